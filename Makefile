@@ -1,0 +1,84 @@
+# One command does everything, on a machine that has python3, pip and make.
+# `make` alone lists the commands. Each installs what it needs, once, into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Half the time on two cores; `make test PYTEST_ARGS=` runs in one process.
+PYTEST_ARGS ?= -n auto
+
+# No tool may see packages from outside the environment.
+unexport PYTHONPATH
+unexport PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast fuzz bench coverage lint typecheck format pins clean
+
+help:
+	@echo 'make demo       two turns of a model, run by ferrule'
+	@echo 'make test       every check and every test'
+	@echo 'make test-fast  the part that needs no server, node or browser'
+	@echo 'make lint       ruff: rules and format       make typecheck  mypy and basedpyright'
+	@echo 'make format     let ruff repair what it can  make coverage   branches that no test takes'
+	@echo 'make fuzz       200,000 texts of JSON        make bench      the figures'
+	@echo 'make pins       write constraints.txt anew   make clean      remove what was made'
+
+# ---- set-up: a stamp per set of extras, so that the second run installs nothing -------------------
+
+.venv/.demo: pyproject.toml constraints.txt scripts/venv.sh
+	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv examples
+	@touch $@
+
+.venv/.dev: pyproject.toml constraints.txt scripts/venv.sh
+	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cli,dev,examples,pydantic
+	@touch $@ .venv/.demo
+
+# ---- the main job --------------------------------------------------------------------------------
+
+# Exit code 1 says that a call failed or was refused, which is what the second turn is for.
+demo: .venv/.demo
+	$(BIN)/ferrule run examples/workspace.py examples/turns/parallel.json
+	@echo 'The plot is workspace/plots/revenue-by-month.png'
+	$(BIN)/ferrule run examples/workspace.py examples/turns/mistakes.json || [ $$? -eq 1 ]
+
+# ---- checks --------------------------------------------------------------------------------------
+
+# pytest last: its summary ends the output.
+test: lint typecheck
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: test
+
+lint: .venv/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+typecheck: .venv/.dev
+	$(BIN)/python -m mypy
+	$(BIN)/basedpyright
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+coverage: .venv/.dev
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage report
+
+fuzz: .venv/.dev
+	$(BIN)/python tests/fuzz_ijson.py --texts 200000
+
+bench: .venv/.dev
+	$(BIN)/python benchmarks/__main__.py
+
+# ---- upkeep --------------------------------------------------------------------------------------
+
+# The newest versions that pyproject.toml allows, as one line each.
+pins:
+	PYTHON='$(PYTHON)' CONSTRAINTS= sh scripts/venv.sh .pins cli,dev,examples,pydantic
+	.pins/bin/python scripts/pins.py > .pins/constraints.txt
+	mv .pins/constraints.txt constraints.txt
+	rm -rf .pins
+
+clean:
+	rm -rf .venv .pins dist build workspace .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

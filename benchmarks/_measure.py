@@ -1,0 +1,122 @@
+"""
+How every figure here is made: a ratio of two things timed in turn, in one run.
+
+Times are never printed, since machines differ and are shared. The median of ratios, each of two
+neighbouring samples, forgives what else the machine does meanwhile, and work that only computes
+is measured in the time of its own process. A script has a function `rows() -> list[Row]`, which
+`python benchmarks` gathers, and prints them when it is run alone.
+"""
+
+import asyncio
+import gc
+import platform
+import statistics
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from time import perf_counter, process_time
+
+import msgspec
+
+ROUNDS = 25
+"""Pairs of samples behind a figure, at least."""
+
+ROW_SECONDS = 1.0
+"""How long pairs are taken at least: more of them on a busy machine make a steadier median."""
+
+SAMPLE_SECONDS = 0.002
+"""How long a sample is made to take at least, so that the clock's grain does not matter."""
+
+Work = Callable[[], object]
+"""What is timed; what it returns is thrown away."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    One figure beside its goal.
+
+    Attributes:
+        id: The row of the performance goals it belongs to, as in `P5`.
+        what: What was measured.
+        ratio: How many times its floor it takes.
+        goal: The greatest ratio that is good, or with `at_least` the least.
+        at_least: Whether more is better.
+        unit: What stands behind both figures.
+    """
+
+    id: str
+    what: str
+    ratio: float
+    goal: float
+    at_least: bool = False
+    unit: str = "×"  # noqa: RUF001 - the sign for times, as people write it
+
+    @property
+    def met(self) -> bool:
+        """Whether the goal is met."""
+        return self.ratio >= self.goal if self.at_least else self.ratio <= self.goal
+
+    def __str__(self) -> str:
+        bound = f"{'≥' if self.at_least else '≤'} {self.goal:g}{self.unit}"
+        verdict = "" if self.met else "  MISSED"
+        return f"{self.id:4} {self.ratio:8.2f}{self.unit}  {bound:8} {self.what}{verdict}"
+
+
+class Loop:
+    """An asyncio loop that stays, so that async work is timed without the cost of making one."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+
+    def runs(self, work: Callable[[], Awaitable[object]]) -> Work:
+        """Return a plain function that runs `work` on the loop."""
+
+        async def awaited() -> None:
+            await work()
+
+        return lambda: self._runner.run(awaited())
+
+    def close(self) -> None:
+        """Close the loop."""
+        self._runner.close()
+
+
+def ratio(subject: Work, floor: Work, *, clock: Callable[[], float] = process_time) -> float:
+    """
+    Return how many times as long `subject` takes as `floor`.
+
+    Both are warmed up and sampled in turn. The garbage collector is on, as in a program, but not
+    over what was there before. What waits for something needs `perf_counter` as its clock.
+    """
+    above, below = _repetitions(subject, clock), _repetitions(floor, clock)
+    ratios: list[float] = []
+    gc.collect()
+    gc.freeze()
+    start = perf_counter()
+    while len(ratios) < ROUNDS or perf_counter() - start < ROW_SECONDS:
+        ours, base = _seconds(subject, above, clock), _seconds(floor, below, clock)
+        ratios.append((ours / above) / (base / below))
+    gc.unfreeze()
+    return statistics.median(ratios)
+
+
+def machine() -> str:
+    """Return the versions that the figures hold for."""
+    packages = ("anyio", "jsonschema-rs", "msgspec", "orjson", "rfc8785")
+    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    return ", ".join([python, *(f"{package} {version(package)}" for package in packages)])
+
+
+def _repetitions(work: Work, clock: Callable[[], float]) -> int:
+    """Warm up, and return how many repetitions fill a sample even when nothing else runs."""
+    count = 1
+    while min(_seconds(work, count, clock) for _ in range(3)) < SAMPLE_SECONDS:
+        count *= 2
+    return count
+
+
+def _seconds(work: Work, count: int, clock: Callable[[], float]) -> float:
+    """Return how long so many repetitions take."""
+    start = clock()
+    for _ in range(count):
+        work()
+    return clock() - start

@@ -1,0 +1,58 @@
+"""P1: one call of 66 bytes from JSON text, with all checks, against a call that checks nothing."""
+
+import orjson
+from _measure import Row, row, show
+
+from ferrule import Context, Executor, ToolCall, bind, outcome_of, tool
+
+TEXT = '{"path":"/srv/data/report.csv","max_bytes":4096,"encoding":"utf8"}'
+CALLS = 50
+"""Calls of one repetition, so that starting it does not count."""
+
+
+async def read_file(path: str, max_bytes: int = 0, encoding: str = "utf-8") -> str:
+    """Read a file.
+
+    Args:
+        path: Where it is.
+        max_bytes: Stop after so many.
+        encoding: How its text is written.
+    """
+    return encoding
+
+
+def rows() -> list[Row]:
+    """Measure the row."""
+    declared = tool(read_file)
+    binding, executor = bind(declared), Executor([declared])
+    call = ToolCall(id="call_1", name="read_file", arguments=TEXT)
+
+    async def floor() -> None:
+        for _ in range(CALLS):
+            await read_file(**orjson.loads(TEXT))
+
+    async def boundary() -> None:
+        admit, run = binding.contract.admit, binding.call
+        for _ in range(CALLS):
+            await run(admit(call))
+
+    async def whole() -> None:
+        for _ in range(CALLS):
+            invocation = binding.contract.admit(call)
+            context = Context.of(call)
+            permit = await binding.authorize(invocation, context)
+            outcome_of(await binding.call(invocation, context, permit), tool="read_file")
+
+    async def batches() -> None:
+        for _ in range(CALLS):
+            await executor.run([call])
+
+    return [
+        row("P1", "admit + call, 66 B", boundary, floor, goal=5),
+        row("P1", "the same with context, authorize and outcome", whole, floor, goal=6),
+        row("P1", "executor.run of one call", batches, floor, goal=130),
+    ]
+
+
+if __name__ == "__main__":
+    show(rows(), "msgspec", "jsonschema-rs", "orjson")

@@ -1,0 +1,135 @@
+"""
+One contract for the tools of AI agents.
+
+```python
+from ferrule import Executor, ToolCall, tool
+
+@tool(read_only=True)
+async def add(a: int, b: int) -> int:
+    "Add two integers."
+    return a + b
+
+outcomes = Executor([add]).run_sync([ToolCall.of("add", {"a": 2, "b": 3})])
+assert outcomes[0].text == "5"
+```
+"""
+
+from ferrule._calls import ToolCall
+from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
+from ferrule._contract import Contract, Invocation, Repair
+from ferrule._definition import Definition
+from ferrule._diff import Change, diff
+from ferrule._executor import Batch, Event, Executor, Finished, OnDispatch, Progressed, Started
+from ferrule._failure import CallError, Failure, classify
+from ferrule._function import FunctionTool, tool
+from ferrule._hidden import Inject, Within
+from ferrule._ijson import Limits, canonical, digest, read_json
+from ferrule._outcome import (
+    Cancelled,
+    Completed,
+    Failed,
+    Outcome,
+    Rejected,
+    Suspended,
+    Unknown,
+    outcome_of,
+)
+from ferrule._registry import Binding, Permit, Registry, Source, bind
+from ferrule._requests import InputRequest
+from ferrule._step import Step, decode
+from ferrule._tool import Context, OnProgress, Progress, RawTool, Recorder, Tool
+from ferrule._traits import Replay, Shared, TraitFields, Traits, Use
+from ferrule.errors import (
+    AuthorizationError,
+    DeclarationError,
+    DuplicateTool,
+    FerruleError,
+    ForeignInvocation,
+    InvalidCall,
+    InvalidDefinition,
+    InvalidJSON,
+    InvalidResult,
+    InvalidSchema,
+    InvalidTool,
+    InvalidValue,
+    Problem,
+    ValidatorCrash,
+)
+
+__all__ = (
+    "Audio",
+    "AuthorizationError",
+    "Batch",
+    "Binding",
+    "CallError",
+    "Cancelled",
+    "Change",
+    "Completed",
+    "Content",
+    "Context",
+    "Contract",
+    "DeclarationError",
+    "Definition",
+    "DuplicateTool",
+    "Event",
+    "Executor",
+    "Failed",
+    "Failure",
+    "FerruleError",
+    "File",
+    "Finished",
+    "ForeignInvocation",
+    "FunctionTool",
+    "Image",
+    "Inject",
+    "InputRequest",
+    "InvalidCall",
+    "InvalidDefinition",
+    "InvalidJSON",
+    "InvalidResult",
+    "InvalidSchema",
+    "InvalidTool",
+    "InvalidValue",
+    "Invocation",
+    "Limits",
+    "Link",
+    "OnDispatch",
+    "OnProgress",
+    "Outcome",
+    "Permit",
+    "Problem",
+    "Progress",
+    "Progressed",
+    "RawJSON",
+    "RawTool",
+    "Record",
+    "Recorder",
+    "Registry",
+    "Rejected",
+    "Repair",
+    "Replay",
+    "Result",
+    "Shared",
+    "Source",
+    "Started",
+    "Step",
+    "Suspended",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "TraitFields",
+    "Traits",
+    "Unknown",
+    "Use",
+    "ValidatorCrash",
+    "Within",
+    "bind",
+    "canonical",
+    "classify",
+    "decode",
+    "diff",
+    "digest",
+    "outcome_of",
+    "read_json",
+    "tool",
+)

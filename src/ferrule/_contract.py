@@ -1,0 +1,367 @@
+"""
+The boundary: a call goes in untrusted, an `Invocation` comes out or nothing does.
+
+Theory. Only `Contract.admit` makes an `Invocation`. The class's metaclass refuses every other
+call of it; pickling is refused; and since `msgspec.convert` and `msgspec.structs.replace` do not
+ask a metaclass, all that an invocation says stands in one private field whose class neither can
+build. `Binding` looks at nothing else.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import NoReturn, Self, TypeVar
+
+import msgspec
+
+from ferrule._calls import ToolCall
+from ferrule._contain import Broke, contain
+from ferrule._content import RawJSON, Result, Text, is_larger
+from ferrule._definition import Definition, fingerprint
+from ferrule._ijson import Limits, blank, digest, read, wide_integers
+from ferrule._plain import is_mapping, is_object, is_sequence
+from ferrule._value import Value
+from ferrule.errors import (
+    CallKind,
+    InvalidCall,
+    InvalidJSON,
+    InvalidResult,
+    InvalidSchema,
+    Problem,
+    ValidatorCrash,
+    clip,
+)
+from ferrule.schema import Restore, Validator
+from ferrule.schema import compile as compile_schema
+
+Decode = Callable[[dict[str, object]], object]
+"""
+A tool's own validator: gives the typed value or raises `InvalidCall`.
+
+One with an attribute `quick` that is not `None` promises that what `quick` gives is the typed value
+of arguments that the schema accepts: the schema then need not be asked. What `quick` refuses, with
+whatever exception, is judged by the schema and the validator as if there were none.
+
+One with an attribute `restore` that is not `None` belongs to a schema in strict form: the nulls
+that stand for "left out" are taken away after the schema and before the validator (CONTRACT SCH-4).
+"""
+
+
+class Repair(Value, frozen=True):
+    """
+    Something that was changed in the arguments before the tool got them.
+
+    Attributes:
+        name: Which repair, as in `strict_null`.
+        path: Where in the arguments.
+    """
+
+    name: str
+    path: str = ""
+
+
+class Sealed:
+    """
+    The base of values that one function alone makes.
+
+    Nothing else does: not the class itself, nor `pickle`, `copy` or msgspec, which build no tuple
+    of a class that is not theirs and call no class that refuses.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        raise TypeError(f"{cls.__name__} is not made by calling it; see where its docstring says")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled; keep the call and admit it again"
+        )
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+S = TypeVar("S", bound=Sealed)
+
+
+def maker(kind: type[S]) -> Callable[[tuple[object, ...]], S]:
+    """Return the one function that makes values of a sealed class; it stays in one room."""
+    new: Callable[..., S] = vars(tuple)["__new__"]
+    return functools.partial(new, kind)
+
+
+class Invocation(Sealed, tuple["Contract", ToolCall, str, object, tuple[Repair, ...]]):
+    """
+    A call that one exact contract has let in; made by `Contract.admit` alone.
+
+    It runs only on the binding of that contract (CONTRACT ADM-4). That it is a tuple is nobody's
+    business: one is made for each call, and nothing else that cannot change is as cheap.
+    """
+
+    __slots__ = ()
+
+    @property
+    def call(self) -> ToolCall:
+        """The call as the model wrote it."""
+        return self[1]
+
+    @property
+    def text(self) -> str:
+        """The arguments byte for byte as written; `{}` where they were blank."""
+        return self[2]
+
+    @property
+    def value(self) -> object:
+        """What the tool's validator made of the arguments, or the plain arguments."""
+        return self[3]
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What was changed in the arguments before the tool got them."""
+        return self[4]
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """The validated arguments as plain JSON values, a new copy each time; with repairs."""
+        return self[0].read_again(self[2])
+
+    @property
+    def digest(self) -> str:
+        """The canonical digest of the arguments: what an approval is bound to."""
+        return digest(self.arguments)
+
+    def __repr__(self) -> str:
+        return f"<Invocation of {self[0].name!r} by call {self[1].id!r}>"
+
+
+_make = maker(Invocation)
+
+
+def contract_of(invocation: object) -> "Contract | None":
+    """Return the contract that let `invocation` in; `None` for whatever only looks like one."""
+    # The class is compared exactly: a subclass is nothing that `admit` made.
+    return invocation[0] if type(invocation) is Invocation else None
+
+
+class Contract:
+    """
+    A definition frozen with its compiled validators; holds nothing that can run a tool.
+
+    Safe for concurrent use, and keeps no tool alive.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_argument_bytes",
+        "_decode",
+        "_definition",
+        "_hints",
+        "_is_valid",
+        "_listed",
+        "_output",
+        "_output_bytes",
+        "_quick",
+        "_restore",
+        "_validator",
+        "limits",
+        "name",
+        "origin",
+    )
+
+    def __init__(
+        self,
+        definition: Definition,
+        *,
+        decode: Decode | None = None,
+        hints: Mapping[str, bool] | None = None,
+        origin: str = "local",
+        limits: Limits = Limits(),
+    ) -> None:
+        """
+        Freeze `definition` and compile its schemas.
+
+        Raises:
+            InvalidTool: a schema does not compile or breaks a budget.
+        """
+        self._definition = definition.copy()
+        self._validator = _compiled(definition, "input_schema", limits)
+        self._is_valid = self._validator.is_valid
+        self._output = (
+            None
+            if definition.output_schema is None
+            else _compiled(definition, "output_schema", limits)
+        )
+        self._decode = decode
+        self._quick: Decode | None = getattr(decode, "quick", None)
+        self._restore: Restore | None = getattr(decode, "restore", None)
+        self._hints = dict(hints or {})
+        self._output_bytes = limits.output_bytes
+        self._argument_bytes = limits.argument_bytes
+        self._listed: frozenset[int] | None = None
+        self.name = definition.name
+        self.origin = origin
+        self.limits = limits
+
+    @property
+    def definition(self) -> Definition:
+        """The frozen definition, a new copy each time."""
+        return self._definition.copy()
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity that approvals and locks use (CONTRACT DEF-3)."""
+        return fingerprint(self._definition, origin=self.origin, hints=self._hints)
+
+    def admit(self, call: ToolCall) -> Invocation:
+        """
+        Let `call` in, or say everything that is wrong with it.
+
+        Checks in this order: the name, the text as an I-JSON object within limits, the schema, the
+        tool's own decoding and validator. Runs no tool and asks no policy.
+
+        Raises:
+            InvalidCall: with a kind and all problems found; `ValidatorCrash` when the tool's own
+                validator broke.
+        """
+        if call.name != self.name:
+            raise _refused("unknown_tool", "name", f'this is the contract of "{self.name}"')
+        text = call.arguments
+        if text[:1] != "{" and blank(text):
+            text = "{}"
+        arguments = self._read(text)
+        if self._quick is not None:
+            value = contain(self._quick, arguments)
+            if type(value) is not Broke:
+                return _make((self, call, text, value, ()))
+        if not self._is_valid(arguments):
+            raise InvalidCall("invalid_arguments", self._validator.problems(arguments))
+        repairs: tuple[Repair, ...] = ()
+        if self._restore is not None:
+            repairs = tuple(Repair("strict_null", p) for p in self._restore.left_out(arguments))
+            arguments = self._restore(arguments)
+        value = arguments
+        if self._decode is not None:
+            value = contain(self._decode, arguments)
+            if type(value) is Broke:
+                raise _why_broken(value.error)
+        return _make((self, call, text, value, repairs))
+
+    def check_result(self, result: Result) -> None:
+        """
+        Check a result's size, and its structured content against the output schema.
+
+        Raises:
+            InvalidResult: it is over `output_bytes`, or breaks the schema; says where.
+        """
+        limit = self._output_bytes
+        content, structured = result.content, result.structured_content
+        if (
+            structured is msgspec.UNSET
+            and self._output is None
+            and len(content) == 1
+            and type(content[0]) is Text
+            and 4 * len(content[0].text) <= limit
+        ):
+            return  # What nearly every result is.
+        if is_larger(result, limit):
+            raise InvalidResult(f"the result is larger than output_bytes allows ({limit})")
+        if self._output is None:
+            return
+        if structured is msgspec.UNSET:
+            raise InvalidResult("the output_schema promises structured content, and there is none")
+        if isinstance(structured, RawJSON):
+            structured = structured.read()
+        if not self._output.is_valid(structured):
+            problems = "; ".join(map(str, self._output.problems(structured)))
+            raise InvalidResult(
+                clip(f"the structured content breaks the output_schema: {problems}")
+            )
+
+    def read_again(self, text: str) -> dict[str, object]:
+        """Return the arguments of an admitted text once more, detached and repaired."""
+        arguments = self._read(text)
+        return arguments if self._restore is None else self._restore(arguments)
+
+    def _read(self, text: str) -> dict[str, object]:
+        try:
+            value, wide = read(text, limit=self._argument_bytes, limits=self.limits)
+        except InvalidJSON as error:
+            problem = Problem(path=error.path, rule="json", expected=_place(error))
+            raise InvalidCall(error.kind, (problem,)) from None
+        if not is_object(value):
+            raise _refused("invalid_arguments", "type", "expected a JSON object")
+        if wide:
+            self._refuse_wide(value)
+        return value
+
+    def _refuse_wide(self, value: object) -> None:
+        """Refuse integers outside 64 bits that the schema does not list (CONTRACT JSON-2)."""
+        if self._listed is None:
+            self._listed = frozenset(_listed_integers(self._definition.input_schema))
+        found = (
+            Problem(path=path, rule="integer", expected="expected an integer within 64 bits")
+            for path, integer in wide_integers(value)
+            if integer not in self._listed
+        )
+        if problems := tuple(islice(found, _MOST_PROBLEMS)):
+            raise InvalidCall("invalid_arguments", problems)
+
+
+def _why_broken(error: BaseException) -> InvalidCall:
+    """Return what a tool's own validator said, or that it broke (CONTRACT ADM-3)."""
+    if isinstance(error, InvalidCall):
+        return error
+    crash = ValidatorCrash()
+    crash.__cause__ = error
+    return crash
+
+
+def _refused(kind: CallKind, rule: str, expected: str) -> InvalidCall:
+    return InvalidCall(kind, (Problem(path="", rule=rule, expected=expected),))
+
+
+def _place(error: InvalidJSON) -> str:
+    at = f" at position {error.position}" if error.position is not None else ""
+    return f"{error.rule}{at}"
+
+
+def _compiled(definition: Definition, field: str, limits: Limits) -> Validator:
+    try:
+        return compile_schema(getattr(definition, field), limits=limits)
+    except InvalidSchema as error:
+        raise InvalidSchema(f"the {field} of tool `{definition.name}`: {error}") from error
+
+
+def _listed_integers(schema: object) -> Iterator[int]:
+    """Yield the integers that stand in some `const` or `enum` of a schema."""
+    todo: list[tuple[object, str]] = [(schema, "schema")]
+    while todo:
+        node, place = todo.pop()
+        if is_mapping(node):
+            todo.extend((item, _place_below(place, key)) for key, item in node.items())
+        elif is_sequence(node):
+            todo.extend((item, place) for item in node)
+        elif place == "listed" and isinstance(node, int):
+            yield node
+
+
+def _place_below(place: str, key: object) -> str:
+    """Return what stands under `key`; below `properties` a key is a name, not a keyword."""
+    if place == "listed":
+        return place
+    if place == "schema" and key in {"const", "enum"}:
+        return "listed"
+    return "names" if place == "schema" and key in _NAMING else "schema"
+
+
+_MOST_PROBLEMS = 20
+"""Problems that one refusal names, as `Validator.problems` does."""
+
+_NAMING = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}

@@ -1,0 +1,358 @@
+"""From a typed Python function to a tool: `@tool`."""
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+import msgspec
+
+from ferrule._content import Result
+from ferrule._contract import Decode, Invocation
+from ferrule._definition import Definition
+from ferrule._hidden import Inject, Within
+from ferrule._ijson import canonical
+from ferrule._near import near
+from ferrule._requests import InputRequest
+from ferrule._returns import returned_schema
+from ferrule._step import Step
+from ferrule._tool import (
+    Close,
+    Context,
+    Rules,
+    Validate,
+    check_parts,
+    close_with,
+    given,
+    in_thread,
+    is_async,
+)
+from ferrule._traits import TraitFields, Traits
+from ferrule.errors import DeclarationError, InvalidTool, InvalidValue
+from ferrule.schema import NotStrict, Restore, to_strict
+from ferrule.schema._families import converter
+from ferrule.schema._generate import Form, generate
+from ferrule.schema._reflect import reflect
+from ferrule.schema._shape import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+A = TypeVar("A")
+T = TypeVar("T")
+
+_NONE: dict[str, object] = {}
+# What the converter makes is a struct; saying so to a checker at each call would cost as much.
+_parts = cast("Callable[[object], tuple[object, ...]]", msgspec.structs.astuple)
+
+RunIn: TypeAlias = Literal["auto", "loop", "thread"]
+"""Where a function runs: `auto` is the loop for an async function, a worker thread for a plain."""
+
+
+class FunctionTool(Generic[P, R]):
+    """
+    A tool made from a function by `tool`; still callable as the function, with its static type.
+
+    A bad declaration raises when it is made; a bad call never reaches the function.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        signature: Signature,
+        definition: Definition,
+        declared: "Declaration",
+        restore: Restore | None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self.steps: dict[str, Step[Any, Any, Any]] = {}
+        self._run: Callable[..., Any] = function
+        self._signature = signature
+        self._definition = definition
+        self._traits = declared.traits
+        self._in_loop = declared.runs_in_loop(function, signature.name)
+        self._is_async = is_async(function)
+        self._generated = declared.input_schema is None
+        self._validate = declared.validate
+        self._close = declared.close
+        self._restore = restore
+        self._convert = converter(signature, closed=declared.form != "open")
+        self._simple = not signature.hidden and all(
+            parameter.kind in {"positional_only", "positional_or_keyword"}
+            and parameter.within is None
+            for parameter in signature.parameters
+        )
+        # The visible parameters whose paths have a root: position, name and root.
+        self._rooted = [
+            (index, parameter.name, parameter.within)
+            for index, parameter in enumerate(signature.parameters)
+            if isinstance(parameter.within, Within)
+        ]
+        self._contexts = tuple(
+            parameter.name for parameter in signature.hidden if parameter.marker is Context
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, as if it had not been decorated."""
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self._definition.name!r}>"
+
+    @property
+    def definition(self) -> Definition:
+        """What a model reads; a copy that nobody else holds."""
+        return self._definition.copy()
+
+    @property
+    def traits(self) -> Traits:
+        """What a harness reads."""
+        return self._traits
+
+    def validator(self) -> Decode | None:
+        """Return the typed decoding and the author's rule; it holds no function of the tool."""
+        if self._validate is not None or self._restore is not None:
+            return Rules(self._convert, self._validate, self._restore)
+        # The conversion knows the generated schema; another one must be asked itself.
+        return self._convert if self._generated else self._convert.__call__
+
+    async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
+        """Run the function with the typed arguments."""
+        if self._simple:
+            # Every parameter takes its argument by position: what most tools are.
+            parts, keywords = _parts(invocation.value), _NONE
+        else:
+            hidden = {**dict.fromkeys(self._contexts, context), **context.given}
+            value = cast("msgspec.Struct", invocation.value)
+            if self._rooted:
+                found = {_field(value, index): hidden[name] for index, name, _ in self._rooted}
+                value = msgspec.structs.replace(value, **found)
+            parts, keywords = self._convert.call_parts(value, hidden)
+        if self._is_async:
+            return given(await self._run(*parts, **keywords))
+        if self._in_loop:
+            return given(self._run(*parts, **keywords))
+        return given(await in_thread(context, functools.partial(self._run, *parts, **keywords)))
+
+    @property
+    def injected(self) -> frozenset[str]:
+        """The names that it must find in a registry's `inject`."""
+        required = {
+            parameter.marker.name
+            for parameter in self._signature.hidden
+            if isinstance(parameter.marker, Inject) and parameter.default is msgspec.UNSET
+        }
+        return frozenset(required | {within.root for _, _, within in self._rooted})
+
+    def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
+        """
+        Return what hidden parameters get, and where the paths that have a root lead.
+
+        Raises:
+            InvalidCall: a path leaves its root.
+        """
+        given = {
+            parameter.name: injected[parameter.marker.name]
+            for parameter in self._signature.hidden
+            if isinstance(parameter.marker, Inject) and parameter.marker.name in injected
+        }
+        for index, name, within in self._rooted:
+            value = cast("msgspec.Struct", invocation.value)
+            path, root = getattr(value, _field(value, index)), injected[within.root]
+            given[name] = path and within.resolve(path, Path(cast("str", root)), parameter=name)
+        return given
+
+    @overload
+    def step(self, function: Callable[[S, A, Context], T], /) -> Step[S, A, T]: ...
+
+    @overload
+    def step(self, function: Callable[[S, A], T], /) -> Step[S, A, T]: ...
+
+    def step(self, function: Callable[..., T], /) -> Step[Any, Any, T]:
+        """
+        Declare what happens with an answer: `@refund.step` above `(state, answer, context)`.
+
+        Raises:
+            DeclarationError: the function does not take a state and an answer, or its name is
+                taken by another step.
+        """
+        made: Step[Any, Any, T] = Step(function, self._definition.name)
+        if made.name in self.steps:
+            raise DeclarationError(
+                f"tool `{self._definition.name}` has two steps named `{made.name}`; rename one"
+            )
+        self.steps[made.name] = made
+        return made
+
+    async def aclose(self) -> None:
+        """Release what the tool owns, once."""
+        close, self._close = self._close, None
+        await close_with(close)
+
+
+def _field(value: msgspec.Struct, index: int) -> str:
+    """Return the attribute under which a struct of arguments keeps its parameter `index`."""
+    return value.__struct_fields__[index]
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    form: Form = "closed",
+    run_in: RunIn = "auto",
+    input_schema: Mapping[str, object] | None = None,
+    validate: Validate | None = None,
+    close: Close | None = None,
+    **traits: Unpack[TraitFields],
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(  # noqa: PLR0913  # each by keyword, as a decorator's options are
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    form: Form = "closed",
+    run_in: RunIn = "auto",
+    input_schema: Mapping[str, object] | None = None,
+    validate: Validate | None = None,
+    close: Close | None = None,
+    **traits: Unpack[TraitFields],
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """
+    Make a tool of a typed function: `@tool`, or `@tool(read_only=True)`.
+
+    The function keeps its static type and can still be called as it is. Name and text come from
+    the function and its docstring. Takes functions, bound methods, partials and callable objects;
+    a method of a class is `tool(K.method)` on an instance.
+
+    Args:
+        function: The function.
+        name: The tool's name; the function's own if left out.
+        title: A name for people.
+        description: What a model reads; the docstring without its sections if left out.
+        form: `"open"` passes over names that the function does not take, `"strict"` is the form
+            that providers follow to the letter; see CONTRACT SCH-4.
+        run_in: Where it runs; see `RunIn`.
+        input_schema: Replaces the generated schema, and is enforced.
+        validate: A rule beyond the schema; gives the sentence that refuses, or `None`.
+        close: Releases what the tool owns; called once, when its registry is closed.
+        **traits: The fields of `Traits`.
+
+    Raises:
+        DeclarationError: the function cannot work as a tool; names function and parameter, and
+            what to write instead.
+    """
+    declared = Declaration(
+        name,
+        title,
+        description,
+        form,
+        run_in,
+        input_schema,
+        validate,
+        close,
+        _traits(traits, name),
+    )
+    if function is None:
+        return declared.tool
+    return declared.tool(function)
+
+
+class Declaration(msgspec.Struct, frozen=True):
+    """What stands between the brackets of `@tool(...)`."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    form: Form
+    run_in: RunIn
+    input_schema: Mapping[str, object] | None
+    validate: Validate | None
+    close: Close | None
+    traits: Traits
+
+    def tool(self, function: Callable[P, R]) -> FunctionTool[P, R]:
+        """Return the tool of `function`."""
+        if isinstance(function, str):
+            raise DeclarationError(f'write @tool(name="{function}"): a name is given by keyword')
+        if not callable(function):
+            raise DeclarationError(f"@tool goes above a function, not {type(function).__name__}")
+        signature = reflect(function, name=self.name)
+        check_parts(signature.name, self.validate, self.close)
+        schema, restore = self._schema(signature)
+        definition = Definition(
+            signature.name,
+            description=signature.description if self.description is None else self.description,
+            input_schema=schema,
+            output_schema=returned_schema(signature.returns, signature.name),
+            title=self.title,
+            strict=self.form == "strict",
+        )
+        return FunctionTool(function, signature, definition, self, restore)
+
+    def _schema(self, signature: Signature) -> tuple[dict[str, object], Restore | None]:
+        """Return what is sent, and the way back where it is the strict form."""
+        if self.form not in {"closed", "open", "strict"}:
+            raise DeclarationError(
+                f'the form of `{signature.name}` is "closed", "open" or "strict"'
+            )
+        supplied = None if self.input_schema is None else dict(self.input_schema)
+        if self.form != "strict":
+            form = self.form
+            return (generate(signature, form=form) if supplied is None else supplied), None
+        converted = to_strict(generate(signature) if supplied is None else supplied)
+        if isinstance(converted, NotStrict):
+            raise InvalidTool(f"`{signature.name}` has no strict form: {converted}")
+        if supplied is not None and canonical(converted.schema) != canonical(supplied):
+            raise InvalidTool(
+                f"the input_schema of `{signature.name}` is not in strict form; "
+                "give what `ferrule.schema.to_strict` makes of it"
+            )
+        return converted.schema, converted.restore
+
+    def runs_in_loop(self, function: Callable[..., object], name: str) -> bool:
+        match self.run_in, is_async(function):
+            case ("thread", True):
+                raise DeclarationError(
+                    f"`{name}` is async and runs in the loop; make it a plain `def`, "
+                    'or leave out run_in="thread"'
+                )
+            case ("auto", asynchronous):
+                return asynchronous
+            case ("loop" | "thread" as chosen, _):
+                return chosen == "loop"
+        raise DeclarationError(f'run_in of `{name}` is "auto", "loop" or "thread"')
+
+
+def _traits(fields: TraitFields, name: str | None) -> Traits:
+    of = f" of tool `{name}`" if name else ""
+    unknown = sorted(set(fields) - set(Traits.__struct_fields__))
+    if unknown:
+        hint = near(unknown[0], Traits.__struct_fields__)
+        meant = f"; did you mean {hint[0]}?" if hint else ""
+        raise DeclarationError(f"@tool{of} has no keyword `{unknown[0]}`{meant}")
+    try:
+        return Traits(**fields)
+    except InvalidValue as error:
+        raise DeclarationError(f"the traits{of}: {error}") from error

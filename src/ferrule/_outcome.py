@@ -1,0 +1,437 @@
+"""
+How one call ended: six endings, and the one place that says how each reads to a model.
+
+The mapping is CONTRACT FAIL-6 and it is closed. What happened goes in as a result or an
+exception; what comes out tells a model what it may know and a host what it must know. An
+exception's own text is private unless the tool declared its type in `failures`: the model reads a
+reference, and the logger `ferrule` has the reference, the tool, the call and the traceback.
+"""
+
+import logging
+import secrets
+import sys
+from typing import ClassVar, Literal, Self, TypeAlias
+
+import msgspec
+
+from ferrule._contain import message_of
+from ferrule._content import Result
+from ferrule._failure import Failure, chain, classify, evidence_of
+from ferrule._requests import InputRequest
+from ferrule._traits import Replay
+from ferrule._value import Value, type_name
+from ferrule.errors import (
+    AuthorizationError,
+    CallKind,
+    FerruleError,
+    ForeignInvocation,
+    InvalidCall,
+    InvalidResult,
+    Problem,
+    ValidatorCrash,
+    clip,
+    sentence,
+)
+
+logger = logging.getLogger("ferrule")
+
+CancelledReason: TypeAlias = Literal["cancelled", "not_reached"]
+UnknownReason: TypeAlias = Literal[
+    "raised", "bad_result", "timed_out", "crashed", "still_running", "owner_lost", "cancelled"
+]
+
+
+class _Ending(Value, frozen=True, tag_field="outcome"):
+    """What every outcome can say."""
+
+    is_error: ClassVar[bool] = True
+
+    @property
+    def terminate(self) -> bool:
+        """Whether the call asks that the agent loop stop."""
+        return False
+
+    @property
+    def text(self) -> str:
+        """What a model reads as text; an error begins with `Error: `, once."""
+        return f"Error: {self._public}"
+
+    @property
+    def _public(self) -> str:
+        return ""
+
+
+class _Named(_Ending, frozen=True, kw_only=True):
+    """An ending whose sentence names the tool and may name a log entry."""
+
+    tool: str = ""
+    reference: str | None = None
+
+    def _sentence(self, what: str) -> str:
+        subject = f'tool "{self.tool}"' if self.tool else "the tool"
+        reference = f" (reference {self.reference})" if self.reference else ""
+        return f"{subject} {what}{reference}"
+
+
+class Completed(_Ending, frozen=True, tag="completed"):
+    """The tool gave a result."""
+
+    is_error: ClassVar[bool] = False
+
+    result: Result
+
+    @property
+    def terminate(self) -> bool:
+        """Whether the result asks that the agent loop stop."""
+        return self.result.terminate
+
+    @property
+    def text(self) -> str:
+        """What a model reads of the result as text."""
+        return self.result.text
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as plain JSON."""
+        return {"outcome": "completed", "result": self.result.to_json()}
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """
+        Return the outcome that `to_json` wrote.
+
+        Raises:
+            InvalidValue: `value` is not what `to_json` writes.
+        """
+        return cls(Result.from_json(_WrittenCompleted.from_json(value).result))
+
+
+class Failed(_Named, frozen=True, tag="failed"):
+    """The call definitely did not succeed, and the model may know why."""
+
+    failure: Failure
+
+    @property
+    def terminate(self) -> bool:
+        """Whether the failure asks that the agent loop stop."""
+        return self.failure.terminate
+
+    @property
+    def _public(self) -> str:
+        return Failure.__str__(self.failure)  # A subclass's own text is not public.
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as plain JSON; the cause stays in this process."""
+        return _with_names({"outcome": "failed", "failure": self.failure.to_json()}, self)
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """
+        Return the outcome that `to_json` wrote.
+
+        Raises:
+            InvalidValue: `value` is not what `to_json` writes.
+        """
+        read = _WrittenFailed.from_json(value)
+        failure = Failure.from_json(read.failure)
+        return cls(failure, tool=read.tool, reference=read.reference)
+
+
+class _Refusal(_Named, frozen=True, kw_only=True):
+    message: str = ""
+    problems: tuple[Problem, ...] = ()
+
+
+class Rejected(_Refusal, frozen=True, tag="rejected"):
+    """
+    The call was not let in or not permitted; the tool did not run.
+
+    Attributes:
+        kind: Which of the closed list of CONTRACT FAIL-6.
+        message: What a model reads; made from kind and problems where it is left out.
+        problems: What is wrong with the arguments.
+    """
+
+    kind: CallKind
+
+    @property
+    def _public(self) -> str:
+        return self.message or sentence(self.kind, self.problems)
+
+
+class Suspended(_Ending, frozen=True, tag="suspended"):
+    """The call waits for an answer; there is nothing for a model to read yet."""
+
+    is_error: ClassVar[bool] = False
+
+    request: InputRequest
+
+    @property
+    def text(self) -> str:
+        """Nothing yet."""
+        return ""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as plain JSON."""
+        return {"outcome": "suspended", "request": self.request.to_json()}
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """
+        Return the outcome that `to_json` wrote.
+
+        Raises:
+            InvalidValue: `value` is not what `to_json` writes.
+        """
+        return cls(InputRequest.from_json(_WrittenSuspended.from_json(value).request))
+
+
+class Cancelled(_Named, frozen=True, tag="cancelled"):
+    """The call was stopped before the tool ran."""
+
+    reason: CancelledReason = "cancelled"
+
+    @property
+    def _public(self) -> str:
+        return self._sentence(f"did not run: {self.reason.replace('_', ' ')}")
+
+
+class _Doubt(_Named, frozen=True, kw_only=True):
+    error: BaseException | None = None
+    evidence: Result | None = None
+    message: str = ""
+
+
+class Unknown(_Doubt, frozen=True, tag="unknown"):
+    """
+    The tool ran and nobody can say what took effect.
+
+    Attributes:
+        reason: Which of the closed list of CONTRACT FAIL-6.
+        error: What was raised; stays in this process.
+        evidence: What a `CallError` observed before that; no result.
+    """
+
+    reason: UnknownReason
+
+    @property
+    def _public(self) -> str:
+        verb = "was stopped" if self.reason == "cancelled" else "failed"
+        return self._sentence(f"{verb}; it may have taken effect") + self.message
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as plain JSON; the error stays in this process."""
+        written: dict[str, object] = {"outcome": "unknown", "reason": self.reason}
+        if self.evidence is not None:
+            written["evidence"] = self.evidence.to_json()
+        if self.message:
+            written["message"] = self.message
+        return _with_names(written, self)
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """
+        Return the outcome that `to_json` wrote.
+
+        Raises:
+            InvalidValue: `value` is not what `to_json` writes.
+        """
+        read = _WrittenUnknown.from_json(value)
+        evidence = None if read.evidence is None else Result.from_json(read.evidence)
+        return cls(
+            read.reason,
+            tool=read.tool,
+            reference=read.reference,
+            evidence=evidence,
+            message=read.message,
+        )
+
+
+Outcome: TypeAlias = Completed | Failed | Rejected | Suspended | Cancelled | Unknown
+"""How one call ended; `match` over it is exhaustive."""
+
+
+class StillRunning(FerruleError):
+    """A thread was told to stop and did not end in time; it may still be at work."""
+
+    def __str__(self) -> str:
+        return "the thread of the call did not end in time"
+
+
+def outcome_of(
+    ended: object,
+    *,
+    tool: str,
+    call_id: str = "",
+    replay: Replay = "unknown",
+    failures: tuple[type[Exception], ...] = (),
+    errors: Literal["reference", "message"] = "reference",
+    dispatched: bool = True,
+    stopped: bool = False,
+) -> Outcome:
+    """
+    Return the outcome that a result, a request or an exception establishes (CONTRACT FAIL-6).
+
+    Args:
+        ended: What `Binding.call` returned or raised.
+        tool: The tool's name, for the sentence.
+        call_id: For the log entry of a private error.
+        replay: What a second run would do: decides between `Failed` and `Unknown`.
+        failures: Exceptions whose own message is public.
+        errors: `"message"` shows every exception's message to the model; for development.
+        dispatched: Whether the tool may have begun. Before that nothing took effect.
+        stopped: Whether somebody asked the call to stop.
+    """
+    match ended:
+        case Result():
+            return Completed(ended)
+        case InputRequest():
+            return Suspended(ended)
+        case BaseException():
+            found = _Raised(ended, tool, call_id, errors)
+            if not dispatched:
+                return found.before_dispatch()
+            return found.after_dispatch(replay, failures, stopped=stopped)
+        case _:
+            error = InvalidResult(
+                f"a tool gives a Result or an InputRequest, not {type_name(ended)}"
+            )
+            return _Raised(error, tool, call_id, errors).unknown("bad_result")
+
+
+class _Raised(msgspec.Struct, frozen=True):
+    """An exception on its way to an outcome."""
+
+    error: BaseException
+    tool: str
+    call_id: str
+    errors: Literal["reference", "message"]
+
+    def before_dispatch(self) -> Outcome:
+        match self.error:
+            case ValidatorCrash(kind=kind, problems=problems):
+                return Rejected(
+                    kind,
+                    problems=problems,
+                    tool=self.tool,
+                    reference=self._logged("was not let in"),
+                )
+            case ForeignInvocation():
+                return self._unavailable()
+            case InvalidCall(kind="unavailable", __cause__=None):
+                return Rejected("unavailable", message=self._not_available(None), tool=self.tool)
+            case InvalidCall(kind="unavailable"):
+                return self._unavailable()
+            case InvalidCall(kind=kind, problems=problems):
+                return Rejected(kind, problems=problems, tool=self.tool)
+            case KeyboardInterrupt():
+                return Cancelled("cancelled", tool=self.tool)
+            case error if _is_cancellation(error):
+                return Cancelled("cancelled", tool=self.tool)
+            case _:
+                return self._unavailable()
+
+    def after_dispatch(
+        self, replay: Replay, failures: tuple[type[Exception], ...], *, stopped: bool
+    ) -> Outcome:
+        error = self.error
+        failure = classify(error)
+        if failure is not None:
+            return Failed(failure, tool=self.tool)
+        if isinstance(error, AuthorizationError) and error.tool == self.tool:
+            return self._unavailable()  # Of this very call: the policy broke, the tool never ran.
+        if isinstance(error, InvalidResult):
+            return self.unknown("bad_result")
+        if isinstance(error, StillRunning):
+            return self.unknown("still_running")
+        if not isinstance(error, Exception):
+            return self.unknown("cancelled" if stopped else "crashed")
+        for link in chain(error):
+            if isinstance(link, failures):
+                return Failed(Failure(_message(link), cause=error), tool=self.tool)
+        if replay == "safe":
+            return self._private_failure()
+        return self.unknown("raised")
+
+    def unknown(self, reason: UnknownReason) -> Unknown:
+        reference = None if reason == "cancelled" else self._logged("ended unknown")
+        return Unknown(
+            reason,
+            error=self.error,
+            evidence=evidence_of(self.error),
+            message=self._shown(),
+            tool=self.tool,
+            reference=reference,
+        )
+
+    def _unavailable(self) -> Rejected:
+        reference = self._logged("was not available")
+        message = self._not_available(reference) + self._shown()
+        return Rejected("unavailable", message=message, tool=self.tool, reference=reference)
+
+    def _not_available(self, reference: str | None) -> str:
+        named = f" (reference {reference})" if reference else ""
+        return f'tool "{self.tool}" is not available now{named}'
+
+    def _private_failure(self) -> Failed:
+        reference = self._logged("failed")
+        text = f'tool "{self.tool}" failed (reference {reference}){self._shown()}'
+        return Failed(Failure(text, cause=self.error), tool=self.tool, reference=reference)
+
+    def _shown(self) -> str:
+        return f": {_message(self.error)}" if self.errors == "message" else ""
+
+    def _logged(self, what: str) -> str:
+        """Write the operator's entry and return its reference."""
+        reference = secrets.token_hex(4)
+        sealed = self.error.cause if isinstance(self.error, AuthorizationError) else None
+        logger.error(
+            'reference %s: tool "%s", call "%s" %s',
+            reference,
+            self.tool,
+            self.call_id,
+            what,
+            exc_info=sealed or self.error,
+        )
+        return reference
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Say whether a loop tells a task to stop with `error`; no loop is imported to find out."""
+    kinds = (("asyncio", "CancelledError"), ("trio", "Cancelled"))
+    return any(isinstance(error, getattr(sys.modules.get(room), kind, ())) for room, kind in kinds)
+
+
+def _message(error: BaseException) -> str:
+    """Return an exception's own message, bounded, as UTF-8 can carry it."""
+    return clip(message_of(error), 4096)
+
+
+def _with_names(written: dict[str, object], ending: _Named) -> dict[str, object]:
+    if ending.tool:
+        written["tool"] = ending.tool
+    if ending.reference is not None:
+        written["reference"] = ending.reference
+    return written
+
+
+class _Written(Value, frozen=True, kw_only=True, tag_field="outcome"):
+    tool: str = ""
+    reference: str | None = None
+
+
+class _WrittenCompleted(Value, frozen=True, kw_only=True, tag="completed", tag_field="outcome"):
+    result: object
+
+
+class _WrittenFailed(_Written, frozen=True, kw_only=True, tag="failed"):
+    failure: object
+
+
+class _WrittenSuspended(Value, frozen=True, kw_only=True, tag="suspended", tag_field="outcome"):
+    request: object
+
+
+class _WrittenUnknown(_Written, frozen=True, kw_only=True, tag="unknown"):
+    reason: UnknownReason
+    evidence: object = None
+    message: str = ""

@@ -1,0 +1,514 @@
+"""What can be called, and what a running call may do: `Tool`, `RawTool` and `Context`."""
+
+import contextvars
+import copy
+import functools
+import inspect
+import logging
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import msgspec
+
+from ferrule._calls import ToolCall
+from ferrule._contain import Threw, carry
+from ferrule._content import Content, Record, Result, blocks
+from ferrule._contract import Decode, Invocation
+from ferrule._definition import Definition
+from ferrule._hidden import Hidden
+from ferrule._outcome import StillRunning
+from ferrule._requests import InputRequest
+from ferrule._traits import Traits
+from ferrule._value import Value, unicode
+from ferrule.errors import FerruleError, InvalidCall, InvalidTool, Problem
+from ferrule.schema import Restore
+
+T = TypeVar("T")
+
+logger = logging.getLogger("ferrule")
+
+
+class Progress(Value, frozen=True, kw_only=True):
+    """
+    How far a running call is.
+
+    Attributes:
+        progress: Done so far, in the tool's own unit; finite and never less than before.
+        total: What `progress` will be at the end, if that is known.
+        message: A line for people.
+        content: Blocks to show meanwhile.
+    """
+
+    progress: float | None = None
+    total: float | None = None
+    message: str | None = None
+    content: tuple[Content, ...] = ()
+
+
+class Threads:
+    """
+    How an executor watches a call that runs in a thread.
+
+    A thread cannot be stopped: `scope` is what an executor ends the waiting with, and `limiter`
+    gives what bounds how many threads there are.
+    """
+
+    __slots__ = ("limiter", "scope")
+
+    def __init__(self, limiter: Callable[[], anyio.CapacityLimiter]) -> None:
+        self.limiter = limiter
+        self.scope: anyio.CancelScope | None = None
+
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
+    """
+    One running call, as its tool sees it; made by `Context.of`.
+
+    A parameter annotated with `Context` receives it and is not part of the schema.
+
+    Attributes:
+        call: The call as the model wrote it.
+        leg: 1 for the first run of this logical call, one more for each answer.
+        caller: Who asked for the batch, as the host said.
+        session: What the host calls the conversation, as it said.
+        threads: How an executor watches the call when it runs in a thread.
+        inject: What a harness gives its tools: each name a value, or a function of the context.
+        given: What a binding made of it for this call, by the parameter's name.
+    """
+
+    call: ToolCall
+    leg: int = 1
+    caller: object = None
+    session: object = None
+    threads: Threads | None = None
+    inject: Mapping[str, object] = _NOTHING
+    given: Mapping[str, object] = _NOTHING
+    _idempotency_key: str | None = None
+    _on_progress: "OnProgress | None" = None
+    _recorder: "Recorder | None" = None
+    _cancelled: bool = False
+    _ended: bool = False
+    _last: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        call: ToolCall,
+        *,
+        on_progress: "OnProgress | None" = None,
+        recorder: "Recorder | None" = None,
+        inject: Mapping[str, object] = _NOTHING,
+        caller: object = None,
+        session: object = None,
+        idempotency_key: str | None = None,
+        number: int = 1,
+    ) -> "Context":
+        """
+        Return the context of one leg of `call`, for those who drive calls themselves.
+
+        Args:
+            call: The call.
+            on_progress: Gets every update, in order, on the tool's side: `(context, progress)`.
+            recorder: Makes records durable; without one, `record` does nothing.
+            inject: What the tool's injected parameters get; see `Registry`.
+            caller: Who asks.
+            session: What conversation this is.
+            idempotency_key: The same for every leg and replay of a logical call; made if left out.
+            number: Which leg this is.
+        """
+        return cls(
+            call,
+            number,
+            caller,
+            session,
+            inject=inject,
+            _idempotency_key=idempotency_key,
+            _on_progress=on_progress,
+            _recorder=recorder,
+        )
+
+    @classmethod
+    def current(cls) -> "Context":
+        """
+        Return the context of the call that is running here.
+
+        Raises:
+            LookupError: no call is running here.
+        """
+        try:
+            return running.get()
+        except LookupError:
+            raise LookupError("no call is running here") from None
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call."""
+        return self.call.id
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool."""
+        return self.call.name
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every leg and replay of this logical call, and for no other call."""
+        if self._idempotency_key is None:
+            self._idempotency_key = str(uuid.uuid4())
+        return self._idempotency_key
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call was told to stop: what a tool in a thread asks now and then."""
+        return self._cancelled
+
+    @property
+    def has_recorder(self) -> bool:
+        """Whether records of this call are kept."""
+        return self._recorder is not None
+
+    def progress(
+        self,
+        progress: float | None = None,
+        total: float | None = None,
+        message: str | None = None,
+        content: str | Content | Iterable[Content] = (),
+    ) -> None:
+        """
+        Say how far the call is; a plain call that works from any thread and never waits.
+
+        A number that is not finite, or less than the last, drops the update with a log line.
+        After the call has ended nothing is delivered.
+        """
+        if self._on_progress is None or self._ended:
+            return
+        if not self._goes_on(progress, total):
+            logger.warning(
+                'tool "%s", call "%s": progress that is not finite or goes backwards was dropped',
+                self.tool,
+                self.call_id,
+            )
+            return
+        shown = None if message is None else unicode(message, what="the message of a progress")
+        update = Progress(progress=progress, total=total, message=shown, content=blocks(content))
+        self._on_progress(self, update)
+
+    def _goes_on(self, progress: float | None, total: float | None) -> bool:
+        if total is not None and not _is_finite(total):
+            return False
+        if progress is None:
+            return True
+        if not _is_finite(progress) or (self._last is not None and progress < self._last):
+            return False
+        self._last = progress
+        return True
+
+    async def record(self, namespace: str, data: object = None) -> None:
+        """
+        Keep `data` for the host; returns when it is durable. Without a recorder, does nothing.
+
+        Args:
+            namespace: `owner:kind`, as in `shell:process-group`.
+            data: A JSON value; kept as it is now.
+
+        Raises:
+            InvalidValue: the namespace or the data cannot be.
+            Exception: what the recorder raised.
+        """
+        await self.keep(Record(namespace, data=data))
+
+    async def keep(self, record: Record) -> None:
+        """Keep a record that is made already; as `record`."""
+        if self._recorder is not None:
+            await self._recorder(self, record)
+
+    def record_blocking(self, namespace: str, data: object = None) -> None:
+        """
+        Do as `record` does, from a tool that runs in a thread.
+
+        Raises:
+            FerruleError: this is not such a thread; `await context.record(…)` is for the loop.
+        """
+        record = Record(namespace, data=data)
+        try:
+            anyio.from_thread.check_cancelled()
+        except RuntimeError:
+            raise FerruleError(
+                "record_blocking is for tools that run in a thread; "
+                "here use `await context.record(…)`"
+            ) from None
+        if self._recorder is not None:
+            anyio.from_thread.run(self.keep, record)
+
+    def stop(self) -> None:
+        """Tell the call to stop: `cancelled` is true from now on."""
+        self._cancelled = True
+
+    def end(self) -> None:
+        """Say that the call has ended: nothing more is delivered from it."""
+        self._ended = True
+
+
+def _is_finite(number: float) -> bool:
+    """Say whether a number is finite as a double; an integer beyond that is not."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+OnProgress: TypeAlias = Callable[[Context, Progress], None]
+"""What hears of progress."""
+
+Recorder: TypeAlias = Callable[[Context, Record], Awaitable[None]]
+"""
+What makes records durable: returns when they are. Safe for concurrent use; given to an executor
+and never found in the environment. What it raises reaches the tool.
+"""
+
+running: contextvars.ContextVar[Context] = contextvars.ContextVar("ferrule_context")
+"""The call that runs here; a binding sets it around its tool."""
+
+
+async def in_thread(context: Context, function: Callable[[], T]) -> T:
+    """
+    Run a plain function in a worker thread, with the contextvars of the call.
+
+    Raises:
+        StillRunning: an executor gave up waiting for the thread, which may still be at work.
+    """
+    done = await _carried(context.threads, function)
+    if isinstance(done, Threw):
+        raise done.error
+    return done
+
+
+async def _carried(threads: Threads | None, function: Callable[[], T]) -> T | Threw:
+    if threads is None:
+        return await anyio.to_thread.run_sync(carry, function)
+    try:
+        with anyio.CancelScope(shield=True) as threads.scope:
+            return await anyio.to_thread.run_sync(
+                carry, function, abandon_on_cancel=True, limiter=threads.limiter()
+            )
+    finally:
+        threads.scope = None
+    raise StillRunning
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """
+    Something that a model may call.
+
+    It obeys cancellation and keeps neither invocation nor arguments. Two more methods are looked
+    for and may be missing: `validator()`, asked once when bound, gives a function that turns the
+    validated arguments into the value that `call` finds in `invocation.value`, and raises
+    `InvalidCall` to refuse them; `aclose()` releases what the tool owns beyond one call.
+    """
+
+    @property
+    def definition(self) -> Definition:
+        """What a model reads; a copy that nobody else holds."""
+        ...
+
+    @property
+    def traits(self) -> Traits:
+        """What a harness reads."""
+        ...
+
+    async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
+        """Run one admitted call."""
+        ...
+
+
+@runtime_checkable
+class Validating(Protocol):
+    """A tool with admission rules of its own."""
+
+    def validator(self) -> Decode | None:
+        """Return the rules, holding neither the tool nor what it owns."""
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A tool that owns something beyond one call."""
+
+    async def aclose(self) -> None:
+        """Release it; a second time does nothing."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A tool with parameters that a harness gives (CONTRACT FN-5)."""
+
+    @property
+    def injected(self) -> frozenset[str]:
+        """The names that it must find in a registry's `inject`."""
+        ...
+
+    def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
+        """
+        Return what its parameters get, by name, before anything runs.
+
+        Raises:
+            InvalidCall: what the model gave does not go with what the harness gives.
+        """
+        ...
+
+
+Validate: TypeAlias = Callable[[dict[str, object]], str | None]
+"""A rule beyond the schema: gets detached plain arguments, gives the sentence that refuses."""
+
+Close: TypeAlias = Callable[[], Awaitable[None] | None]
+
+
+class Rules:
+    """
+    What a declared tool checks beyond its schema: the author's `validate`, then the decoding.
+
+    `restore` is the way back from a schema in strict form; see `Decode`.
+    """
+
+    __slots__ = ("_decode", "_validate", "restore")
+
+    def __init__(
+        self,
+        decode: Decode | None,
+        validate: Validate | None,
+        restore: Restore | None = None,
+    ) -> None:
+        self._decode = decode
+        self._validate = validate
+        self.restore = restore
+
+    def __call__(self, arguments: dict[str, object]) -> object:
+        """Return the typed value, or raise `InvalidCall`."""
+        if self._validate is not None:
+            sentence = self._validate(copy.deepcopy(arguments))
+            if sentence is not None:
+                if not isinstance(sentence, str) or not sentence:
+                    raise TypeError("validate gives the sentence that refuses, or None")
+                problem = Problem(path="", rule="validate", expected=sentence)
+                raise InvalidCall("invalid_arguments", (problem,))
+        return arguments if self._decode is None else self._decode(arguments)
+
+
+class RawTool:
+    """
+    A tool made from a definition: its schema comes from elsewhere and is enforced all the same.
+
+    Args:
+        definition: What a model reads.
+        function: `function(arguments, context)`, plain or async: a plain one runs in a worker
+            thread. It gets detached plain arguments, and may return what a `@tool` may.
+        traits: What a harness reads.
+        validate: A rule beyond the schema.
+        close: Releases what the tool owns; called once, when its registry is closed.
+
+    Raises:
+        InvalidTool: the function cannot be called with arguments and a context.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        function: Callable[[dict[str, object], Context], object],
+        *,
+        traits: Traits = Traits(),
+        validate: Validate | None = None,
+        close: Close | None = None,
+    ) -> None:
+        if not callable(function):
+            raise InvalidTool(
+                f"the function of tool `{definition.name}` takes (arguments, context); "
+                f"{type(function).__name__} cannot be called"
+            )
+        check_parts(definition.name, validate, close)
+        self._definition = definition.copy()
+        self._function = function
+        self._in_loop = is_async(function)
+        self._validate = validate
+        self._close = close
+        self._traits = traits
+
+    def __repr__(self) -> str:
+        return f"RawTool({self._definition.name!r})"
+
+    @property
+    def definition(self) -> Definition:
+        """What a model reads; a copy that nobody else holds."""
+        return self._definition.copy()
+
+    @property
+    def traits(self) -> Traits:
+        """What a harness reads."""
+        return self._traits
+
+    def validator(self) -> Decode | None:
+        """Return the rule beyond the schema, if there is one."""
+        return None if self._validate is None else Rules(None, self._validate)
+
+    async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
+        """Run the function with detached arguments."""
+        bound = functools.partial(self._function, invocation.arguments, context)
+        if self._in_loop:
+            return given(await cast("Awaitable[object]", bound()))
+        return given(await in_thread(context, bound))
+
+    async def aclose(self) -> None:
+        """Release what the tool owns, once."""
+        close, self._close = self._close, None
+        await close_with(close)
+
+
+def check_parts(name: str, validate: object, close: object) -> None:
+    """
+    Refuse a `validate` or a `close` that cannot be called as it will be.
+
+    Raises:
+        InvalidTool: says what each of them is.
+    """
+    if validate is not None and (not callable(validate) or is_async(validate)):
+        raise InvalidTool(
+            f"validate of tool `{name}` is a plain function of the arguments; it returns the "
+            "sentence that refuses, or None"
+        )
+    if close is not None and not callable(close):
+        raise InvalidTool(f"close of tool `{name}` is a function without arguments")
+
+
+async def close_with(close: Close | None) -> None:
+    """Call an author's close function, plain or async."""
+    done = close() if close is not None else None
+    if inspect.isawaitable(done):
+        await done
+
+
+def given(value: object) -> Result | InputRequest:
+    """Return what a function returned as what a tool gives (CONTRACT FN-6)."""
+    if type(value) is not str and isinstance(value, InputRequest):
+        return value
+    return Result.of(value)
+
+
+def is_async(function: object) -> bool:
+    """Return whether calling `function` gives an awaitable: partials and objects looked through."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.iscoroutinefunction(function):
+        return True
+    if inspect.isroutine(function) or not callable(function):
+        return False
+    return inspect.iscoroutinefunction(type(function).__call__)

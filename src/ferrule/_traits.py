@@ -1,0 +1,187 @@
+"""What a harness reads of a tool and a model never does: one frozen value, all defaulted."""
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias, TypedDict, cast
+
+import msgspec
+
+from ferrule._value import Value
+from ferrule.errors import InvalidValue
+
+Arguments: TypeAlias = dict[str, object]
+"""Validated arguments as plain JSON values, detached: what a trait function is given."""
+
+Replay: TypeAlias = Literal["unknown", "safe", "keyed"]
+"""
+What running a call a second time would do.
+
+`safe`: nothing that the first run did not do; `keyed`: nothing, as long as the idempotency key is
+the same; `unknown`: nobody has said. Hints never stand in for it.
+"""
+
+
+class Shared(Value, frozen=True):
+    """State that many calls may read side by side, as long as none has it for itself."""
+
+    state: str
+
+
+Use: TypeAlias = str | Shared
+"""State that a call works on: a name alone means the call has it for itself."""
+
+Uses: TypeAlias = Use | Iterable[Use]
+
+
+class TraitFields(TypedDict, total=False):
+    """The fields of `Traits`, as keyword arguments of `@tool`."""
+
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    sequential: bool
+    uses: Uses | Callable[[Arguments], Uses | None] | None
+    replay: Replay | Callable[[Arguments], Replay]
+    failures: tuple[type[Exception], ...]
+
+
+class Traits(Value, frozen=True, kw_only=True):
+    """
+    What a harness may know of a tool.
+
+    Attributes:
+        read_only: It changes nothing. A hint in MCP's sense, as the next three are: `None` is
+            unstated, which is not false, and no hint ever grants anything.
+        destructive: It may delete or overwrite.
+        idempotent: Calling it again with the same arguments changes nothing more.
+        open_world: It reaches beyond this machine or system.
+        sequential: A batch with a call to it runs in the model's order, one at a time.
+        uses: Named state that a call works on, or a function of the arguments that says which.
+            Calls of a batch that conflict run in the model's order.
+        replay: What a second run would do, or a function of the arguments that says so.
+        failures: Exceptions whose own message a model may read: definite failures (FAIL-4).
+    """
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+    sequential: bool = False
+    uses: Uses | Callable[[Arguments], Uses | None] | None = None
+    replay: Replay | Callable[[Arguments], Replay] = "unknown"
+    failures: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        for hint in ("read_only", "destructive", "idempotent", "open_world"):
+            if not isinstance(getattr(self, hint), bool | None):
+                raise InvalidValue(f"{hint} is True, False or None (unstated)")
+        if not isinstance(self.sequential, bool):
+            raise InvalidValue("sequential is True or False")
+        if not callable(self.uses):
+            msgspec.structs.force_setattr(self, "uses", uses_of(self.uses) or None)
+        if not callable(self.replay):
+            replay_of(self.replay)
+        if not isinstance(self.failures, tuple) or not all(map(_is_exception, self.failures)):
+            raise InvalidValue("failures is a tuple of exception types, as in (FileNotFoundError,)")
+
+    @property
+    def hints(self) -> dict[str, bool]:
+        """The hints that are stated, by MCP's names."""
+        named = (
+            ("readOnlyHint", self.read_only),
+            ("destructiveHint", self.destructive),
+            ("idempotentHint", self.idempotent),
+            ("openWorldHint", self.open_world),
+        )
+        return {name: value for name, value in named if value is not None}
+
+    def to_json(self) -> dict[str, object]:
+        """
+        Return the traits as plain JSON.
+
+        Raises:
+            InvalidValue: a trait is a function or an exception type, which JSON cannot carry.
+        """
+        for field in ("uses", "replay"):
+            if callable(getattr(self, field)):
+                raise InvalidValue(f"{field} is a function here, and JSON cannot carry it")
+        if self.failures:
+            raise InvalidValue("failures are exception types, and JSON cannot carry them")
+        written: dict[str, object] = {
+            name: value
+            for name in ("read_only", "destructive", "idempotent", "open_world")
+            if (value := getattr(self, name)) is not None
+        }
+        if self.sequential:
+            written["sequential"] = True
+        if self.uses is not None:
+            written["uses"] = [
+                use if isinstance(use, str) else use.to_json() for use in uses_of(self.uses)
+            ]
+        if self.replay != "unknown":
+            written["replay"] = self.replay
+        return written
+
+    @classmethod
+    def from_json(cls, value: object) -> "Traits":
+        """
+        Return the traits that `to_json` wrote.
+
+        Raises:
+            InvalidValue: `value` is not what `to_json` writes.
+        """
+        read = _WrittenTraits.from_json(value)
+        return cls(**{name: getattr(read, name) for name in read.__struct_fields__})
+
+
+class _WrittenTraits(Value, frozen=True, kw_only=True):
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+    sequential: bool = False
+    uses: tuple[str | Shared, ...] | None = None
+    replay: Replay = "unknown"
+
+
+def uses_of(value: object) -> tuple[Use, ...]:
+    """
+    Return what a tool said it uses as a tuple, without repeats.
+
+    Raises:
+        InvalidValue: it is nonsense: not names and not `Shared`.
+    """
+    if value is None:
+        return ()
+    several = (value,) if isinstance(value, str | Shared) else value
+    if not isinstance(several, Iterable):
+        raise InvalidValue(_NONSENSE)
+    uses: dict[Use, None] = {}
+    for use in cast("Iterable[object]", several):
+        if not isinstance(use, str | Shared) or not (use if isinstance(use, str) else use.state):
+            raise InvalidValue(_NONSENSE)
+        uses[use] = None
+    return tuple(uses)
+
+
+_NONSENSE = 'uses is a name, Shared("name"), several of these, or a function that gives them'
+
+
+def replay_of(value: object) -> Replay:
+    """
+    Return what a tool said of its replay.
+
+    Raises:
+        InvalidValue: it is none of the three words.
+    """
+    for replay in _REPLAYS:
+        if value == replay:
+            return replay
+    raise InvalidValue('replay is "unknown", "safe" or "keyed", or a function giving one')
+
+
+_REPLAYS: tuple[Replay, ...] = ("unknown", "safe", "keyed")
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Exception)

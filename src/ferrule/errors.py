@@ -1,0 +1,246 @@
+"""
+Every error that Ferrule raises, in one tree.
+
+```
+FerruleError
+├── DeclarationError             the author of a tool made a mistake: the tool cannot work
+│   ├── InvalidTool              one tool cannot be bound or registered
+│   │   ├── InvalidDefinition    its name, description or schema document
+│   │   ├── InvalidSchema        its schema does not compile, or breaks a budget
+│   │   └── InvalidWrappingChain its wrappers go in a circle, or too deep
+│   └── DuplicateTool            two tools claim one name
+├── InvalidValue                 a value (Result, Failure, ToolCall, …) that cannot be
+│   ├── InvalidJSON              a text that is not I-JSON, or over a limit
+│   └── InvalidResult            what a tool returned cannot be given on
+├── InvalidCall                  the model made a mistake: the call was not let in
+│   ├── ForeignInvocation        an invocation or permit of another binding
+│   └── ValidatorCrash           the tool's own validator broke: nobody can say
+├── Failure                      a tool's definite unsuccessful outcome   (ferrule._failure)
+├── CallError                    evidence beside an ordinary error        (ferrule._failure)
+└── AuthorizationError           a policy broke; its cause is sealed
+```
+
+Whose fault it is stands in the type. An error carries facts; its sentence is built when it is
+printed, is at most one kilobyte, and never repeats a value that was refused (CONTRACT JSON-6).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+__all__ = (
+    "AuthorizationError",
+    "CallKind",
+    "DeclarationError",
+    "DuplicateTool",
+    "FerruleError",
+    "ForeignInvocation",
+    "InvalidCall",
+    "InvalidDefinition",
+    "InvalidJSON",
+    "InvalidResult",
+    "InvalidSchema",
+    "InvalidTool",
+    "InvalidValue",
+    "InvalidWrappingChain",
+    "Problem",
+    "ValidatorCrash",
+)
+
+TEXT_LIMIT = 1000
+"""Characters of an error's sentence; with UTF-8's expansion clipped again to 1,024 bytes."""
+
+CallKind = Literal[
+    "unknown_tool",
+    "duplicate_id",
+    "invalid_json",
+    "too_large",
+    "invalid_arguments",
+    "unauthorized",
+    "unavailable",
+]
+"""Why a call did not run: the closed list of CONTRACT FAIL-6."""
+
+
+def clip(text: str, limit: int = 1024) -> str:
+    """Return `text` cut between characters to at most `limit` bytes of UTF-8."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data.decode()
+    return data[: limit - len("…".encode())].decode("utf-8", "ignore") + "…"
+
+
+class FerruleError(Exception):
+    """The root of every error that Ferrule raises."""
+
+
+class DeclarationError(FerruleError):
+    """
+    A tool cannot work as it was declared.
+
+    Raised where the tool is written or registered, never when a model calls it.
+    The sentence names the function and the parameter, and what to write instead.
+    """
+
+
+class InvalidTool(DeclarationError):
+    """A tool cannot be bound or registered."""
+
+
+class InvalidDefinition(InvalidTool):
+    """A definition's name, description or schema document cannot be."""
+
+
+class InvalidSchema(InvalidTool):
+    """A JSON Schema does not compile, refers outside itself, or breaks a budget."""
+
+
+class InvalidWrappingChain(InvalidTool):
+    """A chain of wrappers goes in a circle or is deeper than 64."""
+
+
+class DuplicateTool(DeclarationError):
+    """Two tools claim one name; nothing of the batch was registered."""
+
+
+class InvalidValue(FerruleError):
+    """A value that cannot be: a wrong type, an unknown member, text that is not Unicode."""
+
+
+class InvalidJSON(InvalidValue):
+    """
+    A text is not I-JSON (RFC 7493), or breaks a limit.
+
+    Attributes:
+        kind: `"invalid_json"`, or `"too_large"` for a breach of `Limits`.
+        rule: Which rule was broken, in a few words; never a piece of the text.
+        position: Index of the character (of the byte, in bytes that are not UTF-8), if known.
+        path: Where in the document, as in `$.a[0]`; empty if the text could not be read so far.
+    """
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        kind: Literal["invalid_json", "too_large"] = "invalid_json",
+        position: int | None = None,
+        path: str = "",
+    ) -> None:
+        super().__init__(rule)
+        self.kind: Literal["invalid_json", "too_large"] = kind
+        self.rule = rule
+        self.position = position
+        self.path = path
+
+    def __str__(self) -> str:
+        place = f" at position {self.position}" if self.position is not None else ""
+        within = f" in {self.path}" if self.path else ""
+        head = "too large" if self.kind == "too_large" else "not valid JSON"
+        return clip(f"{head}{place}{within}: {self.rule}")
+
+
+class InvalidResult(InvalidValue):
+    """
+    What a tool returned cannot be given on: it has no JSON form, or is too large.
+
+    The tool did run; its effects stand (CONTRACT FAIL-6, `bad_result`).
+    """
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    One thing that is wrong with a call's arguments.
+
+    Attributes:
+        path: Where, as in `items[0].name`; empty for the arguments as a whole.
+        rule: The JSON Schema keyword or the check that refused, as in `required`.
+        expected: What would have been accepted, as a phrase; never the refused value.
+        hint: The nearest name that exists, or empty.
+    """
+
+    path: str
+    rule: str
+    expected: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.path}: " if self.path else ""
+        hint = f" (did you mean {self.hint}?)" if self.hint else ""
+        return f"{place}{self.expected}{hint}"
+
+
+class InvalidCall(FerruleError):
+    """
+    A call was not let in; no code of the tool ran.
+
+    Attributes:
+        kind: Why, as in CONTRACT FAIL-6.
+        problems: Everything found, in the order of the document.
+    """
+
+    def __init__(self, kind: CallKind, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(kind)
+        self.kind: CallKind = kind
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return sentence(self.kind, self.problems)
+
+
+class ForeignInvocation(InvalidCall):
+    """An invocation was not made by this binding's contract, or a permit is for another one."""
+
+    def __init__(self, expected: str) -> None:
+        super().__init__("unavailable", (Problem(path="", rule="identity", expected=expected),))
+
+    def __str__(self) -> str:
+        return self.problems[0].expected
+
+
+class ValidatorCrash(InvalidCall):
+    """
+    The tool's own validator broke, so nobody can say whether the arguments are right.
+
+    The broken validator's exception is the `__cause__`: for operators, never for a model.
+    """
+
+    def __init__(self) -> None:
+        problem = Problem(path="", rule="validator", expected="the arguments could not be checked")
+        super().__init__("invalid_arguments", (problem,))
+
+
+class AuthorizationError(FerruleError):
+    """
+    A policy could not decide; the tool did not run.
+
+    Attributes:
+        tool: Name of the tool that was asked about.
+        cause: The policy's own exception. Sealed: it is not in the chain that `except` or
+            `classify` follows, nor in the text.
+    """
+
+    def __init__(self, tool: str, cause: BaseException | None = None) -> None:
+        super().__init__(tool)
+        self.tool = tool
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f'the authorization of tool "{self.tool}" failed'
+
+
+def sentence(kind: CallKind, problems: Sequence[Problem]) -> str:
+    """
+    Return what a model reads of a refused call, at most 1 KB.
+
+    When not all problems fit, the sentence ends with how many were left out.
+    """
+    head = kind.replace("_", " ")
+    text = f"{head}: "
+    for index, problem in enumerate(problems):
+        part = clip(str(problem), 600)
+        joint = "; " if index else ""
+        if len((text + joint + part).encode()) > TEXT_LIMIT - 24:
+            return clip(f"{text}; and {len(problems) - index} more")
+        text += joint + part
+    return clip(text if problems else head)

@@ -1,0 +1,74 @@
+"""The text of a docstring: what the function does, and what each of its parameters is."""
+
+import inspect
+import re
+from itertools import pairwise
+
+import msgspec
+from docstring_parser import DocstringStyle, ParseError, parse
+
+SECTIONS = {
+    DocstringStyle.NUMPYDOC: re.compile(r"^[A-Z][A-Za-z ]+\n-{3,}\s*$", re.MULTILINE),
+    DocstringStyle.GOOGLE: re.compile(
+        r"^(Args|Arguments|Parameters|Params|Attributes|Keyword Args|Keyword Arguments|Returns|"
+        r"Yields|Raises|Except|Exceptions|Example|Examples):[ \t]*$",
+        re.MULTILINE,
+    ),
+    DocstringStyle.REST: re.compile(
+        r"^:(param|parameter|arg|argument|attribute|key|keyword|type|returns?|rtype|yields?|raises?)\b",
+        re.MULTILINE,
+    ),
+}
+"""How each style says that the text ends and the sections begin. One look here is cheaper than four
+attempts to parse, and a docstring without sections is not parsed at all."""
+
+
+TITLED = {DocstringStyle.NUMPYDOC, DocstringStyle.GOOGLE}
+OF_PARAMETERS = re.compile(
+    r"(Args|Arguments|Parameters|Params|Attributes|Keyword Args|Keyword Arguments|"
+    r"Other Parameters|Keyword Parameters)\b"
+)
+
+
+class Text(msgspec.Struct, frozen=True):
+    """
+    What a docstring says.
+
+    Attributes:
+        description: Everything before the first section.
+        parameters: The whole text of each parameter, also of `*args` and `**kwargs`, by name.
+    """
+
+    description: str = ""
+    parameters: dict[str, str] = {}
+
+
+def read(docstring: str | None) -> Text:
+    """Return the text of a docstring in Google, NumPy or Sphinx style, or in none."""
+    if not docstring:
+        return Text()
+    if "\n" not in docstring:
+        return Text(docstring.strip())
+    text = inspect.cleandoc(docstring)
+    for style, section in SECTIONS.items():
+        if begin := section.search(text):
+            return Text(text[: begin.start()].strip(), _parameters(text, style, section))
+    return Text(text.strip())
+
+
+def _parameters(text: str, style: DocstringStyle, section: re.Pattern[str]) -> dict[str, str]:
+    if style in TITLED:
+        begins = [match.start() for match in section.finditer(text)]
+        parts = [text[begin:end] for begin, end in pairwise([*begins, len(text)])]
+        # The others are not asked for, and one that is badly formed cannot spoil these.
+        # The first line is left empty: a docstring's first line has no say in its indentation.
+        text = "\n" + "\n".join(part for part in parts if OF_PARAMETERS.match(part))
+    try:
+        parsed = parse(text, style)
+    except ParseError:  # its sections say nothing then, and its first lines say all they did
+        return {}
+    found: dict[str, str] = {}
+    for parameter in parsed.params:
+        for name in parameter.arg_name.split(","):
+            found[name.strip().lstrip("\\*")] = (parameter.description or "").strip()
+    return found

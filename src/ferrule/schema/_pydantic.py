@@ -1,0 +1,150 @@
+"""
+What only pydantic can: its models, and unions that it alone can tell apart.
+
+A type goes to pydantic as a whole, and is read from JSON text in pydantic's strict mode, which is
+JSON's own: `"5"` is no number and `5` is no date, but a date is text. What a type declares is kept;
+three things are set everywhere in it, as for every other type here: an object takes no unknown
+members, unless its class asks for them, `bytes` are base64, and an enum member is read by its
+value also in a `Literal`.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import SchemaValidator, core_schema
+
+from ferrule._near import path_of
+from ferrule._plain import json_text
+from ferrule.errors import InvalidCall, Problem
+from ferrule.schema._refusal import repeats
+from ferrule.schema._shape import is_array, is_object
+
+MOST = 20
+"""Problems that one refusal names."""
+
+CONFIGURED = {"model", "dataclass", "typed-dict"}
+CLOSED = {"model-fields", "dataclass-args", "typed-dict"}
+"""Parts of pydantic's own schema that have a configuration, and that list an object's members."""
+
+
+def reader(hint: object, name: str) -> Callable[[object], object]:
+    """
+    Return what makes values of `hint` from what was read from JSON; `name` begins its paths.
+
+    Raises:
+        TypeError: pydantic knows no such type.
+    """
+    rewriting = _Rewriting()
+    core: Any = rewriting.of(_adapter(hint).core_schema)
+    if rewriting.reads_otherwise:
+        # A model inside would be read by the validator that it was built with, unless told not to.
+        validate = SchemaValidator(core, _use_prebuilt=False).validate_json
+    else:
+        validate = SchemaValidator(core).validate_json
+    steps = (name,) if name else ()
+
+    def read(value: object) -> object:
+        try:
+            return validate(json_text(value), strict=True)
+        except ValidationError as error:
+            problems = list(_problems(error, value, steps))
+            raise InvalidCall("invalid_arguments", problems) from None
+
+    return read
+
+
+def schema(hint: object) -> dict[str, object]:
+    """Return the JSON Schema of a type that only pydantic knows, without its generated title."""
+    written = _adapter(hint).json_schema()
+    written.pop("title", None)
+    return written
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:  # noqa: ANN401  # a hint
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(hint)
+    except PydanticUserError as error:
+        raise TypeError(error.message.partition("\n")[0]) from error
+    return adapter
+
+
+class _Rewriting:
+    """Copies pydantic's schema of a type, and sets what holds everywhere."""
+
+    def __init__(self) -> None:
+        self.reads_otherwise = False
+
+    def of(self, part: object) -> object:
+        """Return a copy of one part."""
+        if is_array(part):
+            return [self.of(item) for item in part]
+        if not is_object(part):
+            return part
+        copied = {name: self.of(item) for name, item in part.items()}
+        kind = copied.get("type")
+        if kind == "literal" and any(isinstance(value, Enum) for value in _listed(copied)):
+            self.reads_otherwise = True
+            return _by_value(_listed(copied))
+        config = copied.get("config")
+        configured = config if is_object(config) else {}
+        self.reads_otherwise |= kind == "bytes"
+        if kind in CONFIGURED:
+            copied["config"] = {**configured, "val_json_bytes": "base64"}
+        if kind in CLOSED:
+            copied.setdefault("extra_behavior", configured.get("extra_fields_behavior", "forbid"))
+        return copied
+
+
+def _listed(literal: dict[str, object]) -> list[object]:
+    """Return the members of pydantic's schema of a `Literal`."""
+    expected = literal["expected"]
+    return expected if is_array(expected) else []
+
+
+def _by_value(members: list[object]) -> object:
+    """Return the schema of a `Literal` that is read by the values of the enum members in it."""
+    values: list[object] = [
+        member.value if isinstance(member, Enum) else member for member in members
+    ]
+    table: dict[object, object] = {
+        (type(value), value): member for value, member in zip(values, members, strict=True)
+    }
+    return core_schema.no_info_after_validator_function(
+        lambda value: table[type(value), value], core_schema.literal_schema(values)
+    )
+
+
+def _problems(error: ValidationError, value: object, steps: tuple[str, ...]) -> Iterator[Problem]:
+    """Yield what pydantic found, in words that repeat no part of what was refused."""
+    for detail in error.errors(include_url=False, include_input=False)[:MOST]:
+        inner, refused = _followed(detail["loc"], value)
+        message = detail["msg"].removeprefix("Value error, ")
+        if repeats(message, refused):
+            message = "expected a valid value"
+        yield Problem(path=path_of((*steps, *inner)), rule=detail["type"], expected=message)
+
+
+def _followed(loc: tuple[int | str, ...], value: object) -> tuple[list[int | str], object]:
+    """Return the steps of a place that are steps of the value, and what stands there."""
+    steps: list[int | str] = []
+    for index, step in enumerate(loc):
+        if _has(value, step):
+            value = _part(value, step)
+        elif not (is_object(value) and index == len(loc) - 1):  # the name of a union's member
+            continue  # and not that of a missing member
+        steps.append(step)
+    return steps, value
+
+
+def _has(value: object, step: int | str) -> bool:
+    if isinstance(step, int):
+        return is_array(value) and step < len(value)
+    return is_object(value) and step in value
+
+
+def _part(value: Any, step: int | str) -> object:  # noqa: ANN401  # an array or an object
+    part: object = value[step]
+    return part

@@ -1,0 +1,34 @@
+"""Small tools for tests."""
+
+from collections.abc import Callable
+from typing import Unpack
+
+from ferrule import Context, Definition, RawTool, ToolCall, TraitFields, Traits
+
+ANYTHING = {"type": "object"}
+
+Function = Callable[[dict[str, object], Context], object]
+
+
+def raw(name: str, function: Function, **traits: Unpack[TraitFields]) -> RawTool:
+    """Return a tool that takes any object."""
+    return RawTool(Definition(name, input_schema=ANYTHING), function, traits=Traits(**traits))
+
+
+def raws(*functions: Function) -> list[RawTool]:
+    """Return a tool that takes any object for each function, named as the function."""
+    return [raw(function.__name__, function) for function in functions]
+
+
+def echo(name: str = "echo") -> RawTool:
+    """Return a tool that gives its arguments back."""
+
+    async def function(arguments: dict[str, object], _: Context) -> object:
+        return arguments
+
+    return raw(name, function)
+
+
+def calls(name: str, count: int) -> list[ToolCall]:
+    """Return calls of one tool; each is given its index as `i`."""
+    return [ToolCall.of(name, {"i": index}, id=f"c{index}") for index in range(count)]

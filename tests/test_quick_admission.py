@@ -1,0 +1,102 @@
+"""Where the typed conversion alone lets a call in, it takes nothing that the schema refuses."""
+
+from collections.abc import Callable
+from typing import Any, Literal, Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrule import InvalidCall, ToolCall, bind, tool
+from ferrule.schema import compile
+
+
+@tool
+async def scalars(s: str, i: int, f: float = 1.0, b: bool = False, n: None = None) -> None:
+    """Take JSON's own values."""
+
+
+@tool
+async def nested(
+    texts: list[str],
+    table: dict[str, int] | None = None,
+    choice: Literal["a", "b"] = "a",
+    anything: Any = None,
+    either: Optional[list[float]] = None,  # noqa: UP045  # as older code writes it
+) -> None:
+    """Take lists, maps and choices of them."""
+
+
+@tool
+async def inexact(when: bytes, pair: tuple[int, int] = (1, 2)) -> None:
+    """Take what JSON has no form of its own for."""
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**54), 2**54),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "a", "b", "c", "aGk="]),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+NAMES = ["s", "i", "f", "b", "n", "texts", "table", "choice", "anything", "either", "when", "x"]
+ARGUMENTS = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=6)
+
+
+@pytest.mark.parametrize("declared", [scalars, nested])
+def test_these_tools_have_a_quick_way_in(declared: Any) -> None:
+    """SCH-3: otherwise the next test would say nothing."""
+    assert declared.validator().quick is not None
+
+
+def test_what_only_the_schema_refuses_has_no_quick_way_in() -> None:
+    """SCH-3: a type whose conversion is not exactly its schema asks the schema."""
+
+    @tool(validate=lambda arguments: None)
+    async def ruled(i: int) -> None:
+        """Have a rule."""
+
+    @tool(input_schema={"type": "object", "properties": {"i": {"type": "integer", "maximum": 1}}})
+    async def replaced(i: int) -> None:
+        """Have another schema."""
+
+    for declared in (inexact, ruled, replaced):
+        assert getattr(declared.validator(), "quick", None) is None
+
+
+@pytest.mark.parametrize("declared", [scalars, nested])
+@given(arguments=ARGUMENTS)
+def test_the_quick_way_takes_nothing_that_the_schema_refuses(
+    declared: Any, arguments: dict[str, object]
+) -> None:
+    """SCH-3: what is enforced is never weaker than what was sent."""
+    quick: Callable[[object], object] = declared.validator().quick
+    valid = compile(declared.definition.input_schema).is_valid(arguments)
+    try:
+        quick(arguments)
+    except Exception:  # noqa: BLE001  # whatever it raises, it refuses
+        return
+    assert valid
+
+
+@pytest.mark.parametrize("declared", [scalars, nested])
+@given(arguments=ARGUMENTS)
+def test_a_call_is_let_in_just_when_its_schema_takes_it(
+    declared: Any, arguments: dict[str, object]
+) -> None:
+    """ADM-2, SCH-3: the quick way changes what a call costs and nothing else."""
+    contract = bind(declared).contract
+    valid = compile(declared.definition.input_schema).is_valid(arguments)
+    call = ToolCall.of(declared.definition.name, arguments)
+    if valid:
+        assert contract.admit(call).arguments == arguments
+    else:
+        with pytest.raises(InvalidCall):
+            contract.admit(call)
