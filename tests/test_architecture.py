@@ -49,6 +49,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_annotations", "_docstring", "_document", "_shape"),
         ("_classes", "_constraints", "_defaults", "_limits", "_native", "_words"),
         ("_engine", "_foreign", "_refusal", "_restore", "_types", "_unions"),
+        ("_plan",),
         ("_explain", "_families", "_pydantic", "_reflect", "_shapes"),
         ("_compile", "_generate", "_strict"),
         ("__init__",),

@@ -221,7 +221,8 @@ def test_what_has_no_name_is_no_definition(form: object) -> None:
 
 
 DESCRIPTIONS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-LITERALS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False))
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+LITERALS = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), FINITE)
 
 
 @given(DESCRIPTIONS, st.one_of(st.none(), DESCRIPTIONS), st.lists(LITERALS), st.booleans())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import InvalidCall, ToolCall, bind, tool
+from ferrule import FunctionTool, InvalidCall, ToolCall, bind, tool
 from ferrule.schema import compile
 
 
@@ -21,7 +21,7 @@ async def nested(
     texts: list[str],
     table: dict[str, int] | None = None,
     choice: Literal["a", "b"] = "a",
-    anything: Any = None,
+    anything: Any = None,  # noqa: ANN401  # it is what is tested
     either: Optional[list[float]] = None,  # noqa: UP045  # as older code writes it
 ) -> None:
     """Take lists, maps and choices of them."""
@@ -30,6 +30,12 @@ async def nested(
 @tool
 async def inexact(when: bytes, pair: tuple[int, int] = (1, 2)) -> None:
     """Take what JSON has no form of its own for."""
+
+
+def quick_of(declared: FunctionTool[..., object]) -> Callable[[object], object] | None:
+    """Return a tool's quick way in, if it has one."""
+    quick: Callable[[object], object] | None = getattr(declared.validator(), "quick", None)
+    return quick
 
 
 LEAVES = st.one_of(
@@ -51,9 +57,9 @@ ARGUMENTS = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=6)
 
 
 @pytest.mark.parametrize("declared", [scalars, nested])
-def test_these_tools_have_a_quick_way_in(declared: Any) -> None:
+def test_these_tools_have_a_quick_way_in(declared: FunctionTool[..., object]) -> None:
     """SCH-3: otherwise the next test would say nothing."""
-    assert declared.validator().quick is not None
+    assert quick_of(declared) is not None
 
 
 def test_what_only_the_schema_refuses_has_no_quick_way_in() -> None:
@@ -67,17 +73,19 @@ def test_what_only_the_schema_refuses_has_no_quick_way_in() -> None:
     async def replaced(i: int) -> None:
         """Have another schema."""
 
-    for declared in (inexact, ruled, replaced):
-        assert getattr(declared.validator(), "quick", None) is None
+    assert quick_of(inexact) is None
+    assert quick_of(ruled) is None
+    assert quick_of(replaced) is None
 
 
 @pytest.mark.parametrize("declared", [scalars, nested])
 @given(arguments=ARGUMENTS)
 def test_the_quick_way_takes_nothing_that_the_schema_refuses(
-    declared: Any, arguments: dict[str, object]
+    declared: FunctionTool[..., object], arguments: dict[str, object]
 ) -> None:
     """SCH-3: what is enforced is never weaker than what was sent."""
-    quick: Callable[[object], object] = declared.validator().quick
+    quick = quick_of(declared)
+    assert quick is not None
     valid = compile(declared.definition.input_schema).is_valid(arguments)
     try:
         quick(arguments)
@@ -89,7 +97,7 @@ def test_the_quick_way_takes_nothing_that_the_schema_refuses(
 @pytest.mark.parametrize("declared", [scalars, nested])
 @given(arguments=ARGUMENTS)
 def test_a_call_is_let_in_just_when_its_schema_takes_it(
-    declared: Any, arguments: dict[str, object]
+    declared: FunctionTool[..., object], arguments: dict[str, object]
 ) -> None:
     """ADM-2, SCH-3: the quick way changes what a call costs and nothing else."""
     contract = bind(declared).contract

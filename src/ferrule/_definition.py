@@ -8,7 +8,7 @@ from typing import Self, cast
 import msgspec
 
 from ferrule._contain import Broke, contain, message_of
-from ferrule._ijson import digest
+from ferrule._ijson import canonical, digest
 from ferrule._near import shown
 from ferrule._plain import is_mapping
 from ferrule._value import Value, unicode
@@ -74,11 +74,10 @@ class Definition(Value, frozen=True):
                 f'the root of the input_schema of tool `{self.name}` says `"type": "object"`'
             )
         document = cast("dict[str, object]", dict(schema))
-        copied: dict[str, object] | Broke = contain(copy.deepcopy, document)
+        copied: dict[str, object] | Broke = contain(_copied, document)
         if isinstance(copied, Broke):
             raise InvalidDefinition(
-                f"the {field} of tool `{self.name}` cannot be copied, so it is not JSON: "
-                f"{message_of(copied.error)}"
+                f"the {field} of tool `{self.name}` is not JSON: {message_of(copied.error)}"
             )
         return copied
 
@@ -113,6 +112,12 @@ class Definition(Value, frozen=True):
         if self.title is not None:
             written["title"] = self.title
         return written | ({"strict": True} if self.strict else {})
+
+
+def _copied(document: dict[str, object]) -> dict[str, object]:
+    """Return a detached copy of what has a canonical form, and so a digest."""
+    canonical(document)
+    return copy.deepcopy(document)
 
 
 def fingerprint(definition: Definition, *, origin: str, hints: Mapping[str, bool]) -> str:

@@ -480,7 +480,7 @@ class Batch:
             logger.warning(
                 'tool "%s", call "%s" ended after it was given up: %s',
                 job.call.name,
-                job.call.id,
+                shown(job.call.id),
                 type(outcome).__name__.lower(),
             )
 
@@ -513,7 +513,7 @@ class Batch:
                 logger.error(
                     'tool "%s", call "%s" does not end after it was cancelled; waiting for it',
                     job.call.name,
-                    job.call.id,
+                    shown(job.call.id),
                 )
             self._settle(job, self._outcome(job, StillRunning()))
 

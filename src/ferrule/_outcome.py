@@ -17,6 +17,7 @@ import msgspec
 from ferrule._contain import message_of
 from ferrule._content import Result
 from ferrule._failure import Failure, chain, classify, evidence_of
+from ferrule._near import shown
 from ferrule._requests import InputRequest
 from ferrule._traits import Replay
 from ferrule._value import Value, type_name
@@ -343,11 +344,13 @@ class _Raised(msgspec.Struct, frozen=True):
             return self.unknown("bad_result")
         if isinstance(error, StillRunning):
             return self.unknown("still_running")
-        if not isinstance(error, Exception):
-            return self.unknown("cancelled" if stopped else "crashed")
         for link in chain(error):
             if isinstance(link, failures):
                 return Failed(Failure(_message(link), cause=error), tool=self.tool)
+        if stopped:
+            return self.unknown("cancelled")
+        if not isinstance(error, Exception):
+            return self.unknown("crashed")
         if replay == "safe":
             return self._private_failure()
         return self.unknown("raised")
@@ -388,7 +391,7 @@ class _Raised(msgspec.Struct, frozen=True):
             'reference %s: tool "%s", call "%s" %s',
             reference,
             self.tool,
-            self.call_id,
+            shown(self.call_id),
             what,
             exc_info=sealed or self.error,
         )

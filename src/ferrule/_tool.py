@@ -22,6 +22,7 @@ from ferrule._content import Content, Record, Result, blocks
 from ferrule._contract import Decode, Invocation
 from ferrule._definition import Definition
 from ferrule._hidden import Hidden
+from ferrule._near import shown
 from ferrule._outcome import StillRunning
 from ferrule._requests import InputRequest
 from ferrule._traits import Traits
@@ -195,11 +196,11 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
             logger.warning(
                 'tool "%s", call "%s": progress that is not finite or goes backwards was dropped',
                 self.tool,
-                self.call_id,
+                shown(self.call_id),
             )
             return
-        shown = None if message is None else unicode(message, what="the message of a progress")
-        update = Progress(progress=progress, total=total, message=shown, content=blocks(content))
+        line = None if message is None else unicode(message, what="the message of a progress")
+        update = Progress(progress=progress, total=total, message=line, content=blocks(content))
         self._on_progress(self, update)
 
     def _goes_on(self, progress: float | None, total: float | None) -> bool:

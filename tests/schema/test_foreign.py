@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from ferrule import Context, Definition, Limits, RawTool, Registry, ToolCall, bind
 from ferrule.errors import InvalidSchema, InvalidTool
 from ferrule.schema import compile
+from ferrule.schema._document import Draft
+from ferrule.schema._engine import Builder
 from ferrule.schema._foreign import foreign
 from schema.samples import objects_of
 
@@ -352,6 +354,14 @@ def test_a_reference_out_of_the_document_reaches_no_server(
     address, came = listener
     with pytest.raises(InvalidSchema):
         compile(at(address, schema))
+    assert came == []
+
+
+def test_the_engine_by_itself_reaches_no_server(listener: tuple[str, list[bool]]) -> None:
+    """SCH-1: should a reference ever get past the check before it, it is not followed."""
+    address, came = listener
+    with pytest.raises(ValueError, match="Retrieval is disabled"):
+        Builder(Draft.DRAFT_2020_12).build({"$ref": address})
     assert came == []
 
 

@@ -280,6 +280,7 @@ def test_what_the_form_says_more_weakly_is_listed() -> None:
         ("a", {"type": "object", "properties": {}}),
         ("a", {"type": "object", "patternProperties": {"^x": {"type": "string"}}}),
         ("a", form({"x": {"type": "string"}}, additionalProperties=True)),
+        ("a", form({"x": {"type": "string"}}, patternProperties={"^y": {"type": "string"}})),
         ("a.b", form({"b": {"type": "object"}})),
         ("a[]", {"type": "array", "items": {"type": "object"}}),
         ("a[].b", {"type": "array", "items": form({"b": {"type": "object"}})}),
@@ -329,6 +330,17 @@ def test_what_grows_too_large_when_written_out_is_refused() -> None:
         for level in range(40)
     }
     definitions["A40"] = {"type": "string"}
+    reason = refused(form({"a": {"$ref": "#/$defs/A0"}}) | {"$defs": definitions})
+    assert "grows too large" in reason.reason
+
+
+def test_what_nests_too_deep_when_written_out_is_refused() -> None:
+    """SCH-2, SCH-4: a chain of described references ends in a reason, not in a stack."""
+    definitions: dict[str, object] = {
+        f"A{level}": form({"x": {"$ref": f"#/$defs/A{level + 1}", "description": "x"}})
+        for level in range(900)
+    }
+    definitions["A900"] = {"type": "string"}
     reason = refused(form({"a": {"$ref": "#/$defs/A0"}}) | {"$defs": definitions})
     assert "grows too large" in reason.reason
 
@@ -404,7 +416,8 @@ def test_the_branch_of_a_union_is_found_by_its_names() -> None:
     """SCH-4: the same null is a value in one alternative and "left out" in the other."""
     one = form({"a": {"type": "string"}, "n": {"type": ["integer", "null"]}}, "a", "n")
     other = form({"b": {"type": "string"}, "n": {"type": "integer"}}, "b")
-    restore = strict(form({"u": {"anyOf": [one, other]}}, "u")).restore
+    wider = form({"a": {"type": "string"}, "n": {"type": "integer"}, "w": {"type": "null"}}, "a")
+    restore = strict(form({"u": {"anyOf": [wider, one, other]}}, "u")).restore
     assert restore({"u": {"a": "x", "n": None}}) == {"u": {"a": "x", "n": None}}
     assert restore({"u": {"b": "x", "n": None}}) == {"u": {"b": "x"}}
 
@@ -746,6 +759,7 @@ def row(**limits: int | None) -> ProviderLimits:
                 limit=5,
             ),
         ),
+        (row(long_enum=3, long_enum_text=5), closed({"a": {"enum": ["ab", "cd", "ef"]}}), None),
         (
             row(unions=0),
             closed({"a": {"type": ["string", "null"]}}),

@@ -7,7 +7,7 @@ HIDDEN = re.compile(
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, joiners, fillers
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero width, line separators, direction
-    "\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"  # fillers, variation, byte order mark
+    "\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"  # fillers, variation, byte order
     "\ud800-\udfff\ufdd0-\ufdef"  # lone surrogates, noncharacters
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # shorthand and musical controls
     "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags, variation, private planes

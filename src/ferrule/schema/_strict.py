@@ -52,7 +52,7 @@ from ferrule.schema._words import key, same, type_of, types_in
 _MOST = 20_000
 """Schemas that a strict form may consist of; a provider takes a few thousand."""
 
-_DEEPEST = 100
+_DEEPEST = 50
 """Schemas inside each other; a provider takes ten or so."""
 
 
