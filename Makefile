@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Half the time on two cores; `make test PYTEST_ARGS=` runs in one process.
-PYTEST_ARGS ?= -n auto
+# More arguments for pytest, as in `make test PYTEST_ARGS='-x -k executor'`.
+PYTEST_ARGS ?=
 
 # No tool may see packages from outside the environment.
 unexport PYTHONPATH

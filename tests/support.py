@@ -1,5 +1,6 @@
 """Small tools for tests."""
 
+import re
 from collections.abc import Callable
 from typing import Unpack
 
@@ -32,3 +33,8 @@ def echo(name: str = "echo") -> RawTool:
 def calls(name: str, count: int) -> list[ToolCall]:
     """Return calls of one tool; each is given its index as `i`."""
     return [ToolCall.of(name, {"i": index}, id=f"c{index}") for index in range(count)]
+
+
+def called(value: object) -> str:
+    """Return what a parameter is called in a test's id: short, and the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(getattr(value, "__name__", value)))[:50]

@@ -157,11 +157,14 @@ class Result(_ResultFacts, frozen=True):
 
     def __post_init__(self) -> None:
         content = self.content
-        if type(content) is not tuple:
+        if type(content) is tuple and len(content) == 1 and type(content[0]) is Text:
+            if self.structured_content is UNSET:
+                return  # What nearly every result is.
+        elif type(content) is not tuple:
             content = blocks(content)
             msgspec.structs.force_setattr(self, "content", content)
         for block in content:
-            if not isinstance(block, CONTENT):
+            if type(block) is not Text and not isinstance(block, CONTENT):
                 raise InvalidValue(f"content is made of blocks, not of {type(block).__name__}")
         structured = self.structured_content
         if structured is not UNSET and not isinstance(structured, RawJSON):
@@ -177,8 +180,6 @@ class Result(_ResultFacts, frozen=True):
             InvalidResult: the value has no JSON form.
         """
         try:
-            if type(value) is str:  # What nearly every tool returns.
-                return cls((Text(value),)) if value else cls()
             if isinstance(value, cls):
                 return value
             content = _content_of(value)

@@ -7,10 +7,9 @@ ask a metaclass, all that an invocation says stands in one private field whose c
 build. `Binding` looks at nothing else.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self
 
 import msgspec
 
@@ -19,7 +18,7 @@ from ferrule._contain import Broke, contain
 from ferrule._content import RawJSON, Result, Text, is_larger
 from ferrule._definition import Definition, fingerprint
 from ferrule._ijson import Limits, blank, digest, read, wide_integers
-from ferrule._plain import is_mapping, is_object, is_sequence
+from ferrule._plain import is_mapping, is_sequence
 from ferrule._value import Value
 from ferrule.errors import (
     CallKind,
@@ -38,9 +37,10 @@ Decode = Callable[[dict[str, object]], object]
 """
 A tool's own validator: gives the typed value or raises `InvalidCall`.
 
-One with an attribute `quick` that is not `None` promises that what `quick` gives is the typed value
-of arguments that the schema accepts: the schema then need not be asked. What `quick` refuses, with
-whatever exception, is judged by the schema and the validator as if there were none.
+One with an attribute `quick` that is not `None` promises that what `msgspec.convert` makes of it, a
+type, is the typed value of arguments that the schema accepts, and that no code of the tool runs
+meanwhile: the schema then need not be asked. What the conversion refuses is judged by the schema
+and the validator as if there were none.
 
 One with an attribute `restore` that is not `None` belongs to a schema in strict form: the nulls
 that stand for "left out" are taken away after the schema and before the validator (CONTRACT SCH-4).
@@ -88,15 +88,6 @@ class Sealed:
     __hash__ = object.__hash__
 
 
-S = TypeVar("S", bound=Sealed)
-
-
-def maker(kind: type[S]) -> Callable[[tuple[object, ...]], S]:
-    """Return the one function that makes values of a sealed class; it stays in one room."""
-    new: Callable[..., S] = vars(tuple)["__new__"]
-    return functools.partial(new, kind)
-
-
 class Invocation(Sealed, tuple["Contract", ToolCall, str, object, tuple[Repair, ...]]):
     """
     A call that one exact contract has let in; made by `Contract.admit` alone.
@@ -141,13 +132,8 @@ class Invocation(Sealed, tuple["Contract", ToolCall, str, object, tuple[Repair, 
         return f"<Invocation of {self[0].name!r} by call {self[1].id!r}>"
 
 
-_make = maker(Invocation)
-
-
-def contract_of(invocation: object) -> "Contract | None":
-    """Return the contract that let `invocation` in; `None` for whatever only looks like one."""
-    # The class is compared exactly: a subclass is nothing that `admit` made.
-    return invocation[0] if type(invocation) is Invocation else None
+# `tuple`'s own maker: what a sealed class refuses, and only the room that may make one calls.
+_new: Callable[[type[Invocation], tuple[object, ...]], Invocation] = vars(tuple)["__new__"]
 
 
 class Contract:
@@ -166,9 +152,9 @@ class Contract:
         "_is_valid",
         "_listed",
         "_output",
-        "_output_bytes",
         "_quick",
         "_restore",
+        "_short",
         "_validator",
         "limits",
         "name",
@@ -199,10 +185,11 @@ class Contract:
             else _compiled(definition, "output_schema", limits)
         )
         self._decode = decode
-        self._quick: Decode | None = getattr(decode, "quick", None)
+        self._quick: type[object] | None = getattr(decode, "quick", None)
         self._restore: Restore | None = getattr(decode, "restore", None)
         self._hints = dict(hints or {})
-        self._output_bytes = limits.output_bytes
+        # Characters of a text that is small enough, whatever they are, if a text alone is enough.
+        self._short = -1 if self._output else limits.output_bytes // 4
         self._argument_bytes = limits.argument_bytes
         self._listed: frozenset[int] | None = None
         self.name = definition.name
@@ -233,13 +220,16 @@ class Contract:
         if call.name != self.name:
             raise _refused("unknown_tool", "name", f'this is the contract of "{self.name}"')
         text = call.arguments
-        if text[:1] != "{" and blank(text):
+        if not text or (text[0] != "{" and blank(text)):
             text = "{}"
         arguments = self._read(text)
         if self._quick is not None:
-            value = contain(self._quick, arguments)
-            if type(value) is not Broke:
-                return _make((self, call, text, value, ()))
+            try:
+                value = msgspec.convert(arguments, self._quick)
+            except msgspec.ValidationError:
+                pass
+            else:
+                return _new(Invocation, (self, call, text, value, ()))
         if not self._is_valid(arguments):
             raise InvalidCall("invalid_arguments", self._validator.problems(arguments))
         repairs: tuple[Repair, ...] = ()
@@ -251,7 +241,7 @@ class Contract:
             value = contain(self._decode, arguments)
             if type(value) is Broke:
                 raise _why_broken(value.error)
-        return _make((self, call, text, value, repairs))
+        return _new(Invocation, (self, call, text, value, repairs))
 
     def check_result(self, result: Result) -> None:
         """
@@ -260,16 +250,15 @@ class Contract:
         Raises:
             InvalidResult: it is over `output_bytes`, or breaks the schema; says where.
         """
-        limit = self._output_bytes
         content, structured = result.content, result.structured_content
         if (
-            structured is msgspec.UNSET
-            and self._output is None
-            and len(content) == 1
+            len(content) == 1
             and type(content[0]) is Text
-            and 4 * len(content[0].text) <= limit
+            and len(content[0].text) <= self._short
+            and structured is msgspec.UNSET
         ):
             return  # What nearly every result is.
+        limit = self.limits.output_bytes
         if is_larger(result, limit):
             raise InvalidResult(f"the result is larger than output_bytes allows ({limit})")
         if self._output is None:
@@ -290,16 +279,18 @@ class Contract:
         return arguments if self._restore is None else self._restore(arguments)
 
     def _read(self, text: str) -> dict[str, object]:
+        value: Any
         try:
             value, wide = read(text, limit=self._argument_bytes, limits=self.limits)
         except InvalidJSON as error:
             problem = Problem(path=error.path, rule="json", expected=_place(error))
             raise InvalidCall(error.kind, (problem,)) from None
-        if not is_object(value):
+        if type(value) is not dict:
             raise _refused("invalid_arguments", "type", "expected a JSON object")
+        arguments: dict[str, object] = value  # pyright: ignore[reportUnknownVariableType]  # JSON
         if wide:
-            self._refuse_wide(value)
-        return value
+            self._refuse_wide(arguments)
+        return arguments
 
     def _refuse_wide(self, value: object) -> None:
         """Refuse integers outside 64 bits that the schema does not list (CONTRACT JSON-2)."""

@@ -130,8 +130,9 @@ class FunctionTool(Generic[P, R]):
     async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
         """Run the function with the typed arguments."""
         if self._simple:
-            # Every parameter takes its argument by position: what most tools are.
-            parts, keywords = _parts(invocation.value), _NONE
+            # Every parameter takes its argument by position: what most tools are. The value is
+            # taken by its place, as its name costs as much as a small tool.
+            parts, keywords = _parts(invocation[3]), _NONE
         else:
             hidden = {**dict.fromkeys(self._contexts, context), **context.given}
             value = cast("msgspec.Struct", invocation.value)

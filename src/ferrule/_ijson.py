@@ -96,27 +96,29 @@ def read(text: str | bytes, *, limit: int, limits: Limits) -> tuple[object, bool
     The second part of the answer says whether an integer outside 64 bits may be inside; if so,
     `wide_integers` finds it.
     """
-    if len(text) > limit:
+    size = len(text)
+    if size > limit:
         raise _too_large(limit, "bytes")
-    dump = data = b""
-    value: object = None
     try:
         data = text.encode() if isinstance(text, str) else text
-        size = len(data)
-        if size > limits.depth or size > limits.nodes or size > limit:
+        if size > limits.depth or size > limits.nodes or len(data) > size:
             _check_limits(data, limit, limits)
-        value = orjson.loads(data)
+        value: object = orjson.loads(data)
         dump = orjson.dumps(value)
     except (UnicodeEncodeError, orjson.JSONDecodeError, orjson.JSONEncodeError):
         pass  # Not answered here, lest orjson's error, which keeps the text, hangs on ours.
-    if not dump:
-        return _read_exactly(text, vouched=False), True
-    ascii_only = dump.isascii()
-    if dump == data and ascii_only:
-        return value, False
+    else:
+        if dump == data and data.isascii():
+            return value, False
+        return _judged(text, data, value, dump)
+    return _read_exactly(text, vouched=False), True
+
+
+def _judged(text: str | bytes, data: bytes, value: object, dump: bytes) -> tuple[object, bool]:
+    """Return what orjson read if it lost nothing on the way, or what the exact path reads."""
     # On short texts every step of Python's counts. `58 in data` costs a tenth of `b":" in data`,
     # which first tries its operand as a number: one byte is looked for as a number, before two.
-    odd = not ascii_only and _holds_noncharacter(dump)
+    odd = not dump.isascii() and _holds_noncharacter(dump)
     wide = _PLUS in dump and b"e+" in dump and _LONG in data.translate(_DIGITS_ALIKE)
     if (
         odd

@@ -282,6 +282,8 @@ def outcome_of(
         dispatched: Whether the tool may have begun. Before that nothing took effect.
         stopped: Whether somebody asked the call to stop.
     """
+    if type(ended) is Result:  # What nearly every call gives.
+        return Completed(ended)
     match ended:
         case Result():
             return Completed(ended)

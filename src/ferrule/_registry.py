@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from ferrule._contain import Broke, contain, contain_async, message_of
 from ferrule._content import Record, Result
-from ferrule._contract import Contract, Decode, Invocation, Sealed, contract_of, maker
+from ferrule._contract import Contract, Decode, Invocation, Sealed
 from ferrule._definition import Definition
 from ferrule._failure import Failure
 from ferrule._ijson import Limits
@@ -50,7 +50,8 @@ class Permit(Sealed, tuple["Binding", Invocation, int, dict[str, object]]):
         return f"<Permit of leg {self[2]} of {self[1]!r}>"
 
 
-_make_permit = maker(Permit)
+_NOTHING: dict[str, object] = {}
+_new: Callable[[type[Permit], tuple[object, ...]], Permit] = vars(tuple)["__new__"]
 
 
 class Life:
@@ -69,7 +70,10 @@ class Binding:
     Calls may run side by side as far as the tool allows it.
     """
 
-    __slots__ = ("_life", "_preparing", "contract", "tool", "traits")
+    __slots__ = ("_life", "_preparing", "asks", "contract", "tool", "traits")
+
+    asks: bool
+    """Whether `authorize` runs code of a harness, and so may take its time."""
 
     def __init__(self, contract: Contract, tool: Tool, traits: Traits, life: Life) -> None:
         self.contract = contract
@@ -77,6 +81,7 @@ class Binding:
         self.traits = traits
         self._life = life
         self._preparing = _preparing(tool)
+        self.asks = self._preparing is not None
 
     def __repr__(self) -> str:
         return f"<Binding of {self.contract.name!r} from {self.contract.origin!r}>"
@@ -91,13 +96,8 @@ class Binding:
                 given is not to be had; or a path that leaves its root.
         """
         self.check(invocation)
-        given = await self._given(invocation, context) if self._preparing is not None else {}
-        return _make_permit((self, invocation, context.leg, given))
-
-    @property
-    def asks(self) -> bool:
-        """Whether `authorize` runs code of a harness, and so may take its time."""
-        return self._preparing is not None
+        given = await self._given(invocation, context) if self.asks else _NOTHING
+        return _new(Permit, (self, invocation, context.leg, given))
 
     async def call(
         self,
@@ -115,7 +115,8 @@ class Binding:
             InvalidCall: `"unavailable"`: the tool was closed.
             InvalidResult: what the tool returned cannot be given on; the tool did run.
         """
-        self.check(invocation)
+        if permit is None or context is None:
+            self.check(invocation)
         if context is None:
             context = Context(invocation.call)
         if permit is None and self.asks:
@@ -149,22 +150,30 @@ class Binding:
             ForeignInvocation: another contract made it.
             InvalidCall: `"unavailable"`: the tool was closed.
         """
-        if contract_of(invocation) is not self.contract:
-            raise ForeignInvocation(
-                f'this is no invocation of tool "{self.contract.name}" as bound here; '
-                "admit the call with this binding's contract"
-            )
-        if self._life.closed:
+        # The class is compared exactly: a subclass is nothing that a contract made.
+        ours = type(invocation) is Invocation and invocation[0] is self.contract
+        if ours and not self._life.closed:
+            return
+        if ours:
             raise InvalidCall("unavailable")
+        raise ForeignInvocation(
+            f'this is no invocation of tool "{self.contract.name}" as bound here; '
+            "admit the call with this binding's contract"
+        )
 
     def _granted(
         self, permit: Permit, invocation: Invocation, context: Context
     ) -> dict[str, object]:
         """Return what goes with a permit, if it is for this leg of this invocation."""
-        if type(permit) is Permit:
-            binding, permitted, leg, given = permit
-            if binding is self and permitted is invocation and leg == context.leg:
-                return given
+        if (
+            type(permit) is Permit
+            and permit[0] is self
+            and permit[1] is invocation
+            and permit[2] == context.leg
+        ):
+            if self._life.closed:
+                raise InvalidCall("unavailable")
+            return permit[3]
         raise ForeignInvocation(
             f'this permit is not for this leg of this call of tool "{self.contract.name}"; '
             "ask `authorize` for one"

@@ -18,7 +18,7 @@ import msgspec
 
 from ferrule._calls import ToolCall
 from ferrule._contain import Threw, carry
-from ferrule._content import Content, Record, Result, blocks
+from ferrule._content import Content, Record, Result, Text, blocks
 from ferrule._contract import Decode, Invocation
 from ferrule._definition import Definition
 from ferrule._hidden import Hidden
@@ -90,12 +90,12 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     leg: int = 1
     caller: object = None
     session: object = None
-    threads: Threads | None = None
     inject: Mapping[str, object] = _NOTHING
-    given: Mapping[str, object] = _NOTHING
     _idempotency_key: str | None = None
     _on_progress: "OnProgress | None" = None
     _recorder: "Recorder | None" = None
+    threads: Threads | None = None
+    given: Mapping[str, object] = _NOTHING
     _cancelled: bool = False
     _ended: bool = False
     _last: float | None = None
@@ -126,16 +126,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
             idempotency_key: The same for every leg and replay of a logical call; made if left out.
             number: Which leg this is.
         """
-        return cls(
-            call,
-            number,
-            caller,
-            session,
-            inject=inject,
-            _idempotency_key=idempotency_key,
-            _on_progress=on_progress,
-            _recorder=recorder,
-        )
+        return cls(call, number, caller, session, inject, idempotency_key, on_progress, recorder)
 
     @classmethod
     def current(cls) -> "Context":
@@ -499,9 +490,9 @@ async def close_with(close: Close | None) -> None:
 
 def given(value: object) -> Result | InputRequest:
     """Return what a function returned as what a tool gives (CONTRACT FN-6)."""
-    if type(value) is not str and isinstance(value, InputRequest):
-        return value
-    return Result.of(value)
+    if type(value) is str and value and value.isascii():  # What nearly every tool returns.
+        return Result((Text(value),))
+    return value if isinstance(value, InputRequest) else Result.of(value)
 
 
 def is_async(function: object) -> bool:

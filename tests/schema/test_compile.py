@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given, settings
@@ -179,6 +180,35 @@ def test_at_most_twenty_problems_are_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"required": [f"r{i}" for i in range(40)]}, {}),
+        ({"propertyNames": {"maxLength": 2}}, {f"name{i}": 1 for i in range(40)}),
+        ({"additionalProperties": False}, {f"name{i}": 1 for i in range(40)}),
+    ],
+)
+def test_one_object_alone_has_at_most_twenty_problems(
+    schema: dict[str, object], value: object
+) -> None:
+    """ADM-2: the bound holds within one place too."""
+    assert len(compile(schema).problems(value)) == 20
+
+
+def test_an_explanation_that_would_take_too_long_is_a_short_one() -> None:
+    """P6: of too many names and patterns nothing is compared; the refusal stands all the same."""
+    schema: dict[str, object] = {"patternProperties": {f"^a{i}$": False for i in range(1500)}}
+    (only,) = compile(schema).problems({f"b{i}": 1 for i in range(100)} | {"a7": 1})
+    assert only == Problem(
+        path="", rule="schema", expected="expected what the whole schema accepts"
+    )
+
+
+MANY = "expected 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or 2 more, got string"
+LONG = {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(12)} | {"12": {"type": "integer"}}
+MORE_THAN_ONE = "expected at most 1 item like null"
+
+
+@pytest.mark.parametrize(
     ("schema", "value", "expected"),
     [
         ({"minimum": 1}, 0, "expected at least 1"),
@@ -194,6 +224,19 @@ def test_at_most_twenty_problems_are_named() -> None:
         ({"const": "on"}, "off", 'expected "on"'),
         ({"contains": {"type": "string"}}, [1], "expected at least 1 item like string"),
         ({"not": {"type": "string"}}, "x", "expected anything but string"),
+        ({"not": {"enum": [1, 2]}}, 1, "expected anything but 1, 2"),
+        ({"not": {"properties": {}}}, {}, "expected anything but object"),
+        ({"not": {"minimum": 1}}, 2, "expected anything but another value"),
+        ({"not": True}, 2, "expected anything but any value"),
+        ({"contains": {"type": "null"}, "maxContains": 1}, [None, None], MORE_THAN_ONE),
+        ({"enum": []}, 1, "expected one of "),
+        ({"contains": {"type": "null"}, "minProperties": 1}, {}, "expected at least 1 property"),
+        ({"anyOf": [{"const": i} for i in range(12)]}, "x", MANY),
+        (
+            {"$defs": LONG, "anyOf": [{"$ref": "#/$defs/0"}, {"const": 1}]},
+            "x",
+            "expected another value or 1, got string",
+        ),
         ({"prefixItems": [{}], "items": False}, [1, 2], "expected at most 1 item"),
         ({"properties": {"a": False}}, {"a": 1}, "a: expected this to be left out"),
         (
@@ -293,6 +336,29 @@ def test_a_tagged_union_explains_the_tag_or_the_branch_that_it_names() -> None:
     assert words(schema, {"kind": "bike"}) == ['missing required property "gears"']
     assert words(schema, {"kind": "boat"}) == ['kind: expected one of "car", "bike"']
     assert words(schema, {}) == ['missing required property "kind": one of "car", "bike"']
+
+
+def test_a_tag_is_what_every_alternative_fixes() -> None:
+    """ADM-2: a constant that only one alternative has says nothing about the others."""
+    one: dict[str, object] = {"properties": {"v": {"const": 1}, "op": {"const": "add"}}}
+    other: dict[str, object] = {
+        "properties": {"op": {"const": "drop"}, "n": {"type": "integer"}},
+        "required": ["n"],
+    }
+    schema: dict[str, object] = {"anyOf": [one, other]}
+    assert words(schema, {"op": "drop"}) == ['missing required property "n"']
+
+
+def test_without_a_tag_the_names_say_which_alternative_is_meant() -> None:
+    """ADM-2: the alternative that knows most of the names and lacks the fewest."""
+    point: dict[str, object] = {
+        "properties": {"x": {"type": "integer"}, "y": True, "unit": {"enum": ["m"]}},
+        "required": ["x", "y"],
+    }
+    named: dict[str, object] = {"properties": {"name": {"type": "string"}}, "required": ["name"]}
+    schema: dict[str, object] = {"anyOf": [named, point, {"type": "object", "maxProperties": 0}]}
+    assert words(schema, {"x": "1", "y": 2}) == ["x: expected integer, got string"]
+    assert words(schema, {"name": 7}) == ["name: expected string, got integer"]
 
 
 def test_one_of_says_when_several_alternatives_fit() -> None:
@@ -616,9 +682,26 @@ def test_look_around_works_within_its_limit() -> None:
     validator = compile({"pattern": r"^(?!tmp)[a-z]+$"})
     assert validator.is_valid("home")
     assert validator.problems("tmpdir")[0].rule == "pattern"
+    beside = compile({"properties": {"a": {"pattern": "^(?!x)"}, "b": {"type": "string"}}})
+    assert [problem.path for problem in beside.problems({"a": "ok", "b": 1})] == ["b"]
 
 
 # ---- what cannot be compiled ---------------------------------------------------------------------
+
+
+def deep(levels: int) -> dict[str, object]:
+    """Return a schema inside itself, many times."""
+    schema: dict[str, object] = {}
+    for _ in range(levels):
+        schema = {"not": schema}
+    return schema
+
+
+def test_any_mapping_will_do() -> None:
+    """API: `compile` takes a mapping, at every depth."""
+    inner = MappingProxyType({"type": "integer"})
+    schema = MappingProxyType({"properties": MappingProxyType({"n": inner})})
+    assert compile(schema).problems({"n": "x"})
 
 
 @pytest.mark.parametrize(
@@ -637,6 +720,11 @@ def test_look_around_works_within_its_limit() -> None:
         ({"$ref": "#/$defs/Nod", "$defs": {"Node": {}}}, "did you mean Node?"),
         ({"$ref": "#/$defs/x"}, "define it under `$defs`"),
         ({"$ref": "#nowhere"}, "names nothing in the schema"),
+        ({"$ref": "#/$defs/a%", "$defs": {"a%": {}}}, "a reference cannot be resolved"),
+        ({"$ref": 5}, "at /$ref: `$ref` is string in a JSON Schema"),
+        ({"type": "integer", "minimum": "x"}, "at /minimum: `minimum` is number"),
+        ({"enum": [[i] for i in range(300)]}, "more than 256 lists or objects"),
+        (deep(5000), "nested deeper than 128 levels"),
         ({"$ref": "#"}, "lead back to where they start"),
         (
             {"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}},

@@ -39,6 +39,7 @@ from ferrule.schema._families import convert_to, converter
 from ferrule.schema._generate import generate
 from ferrule.schema._reflect import reflect
 from ferrule.schema._types import shape_of
+from support import called
 
 T = TypeVar("T")
 
@@ -323,7 +324,7 @@ ARRIVES: list[tuple[object, object, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value", "expected"), ARRIVES, ids=str)
+@pytest.mark.parametrize(("hint", "value", "expected"), ARRIVES, ids=called)
 def test_sg_03_a_value_arrives_as_its_declared_type(
     hint: object, value: object, expected: object
 ) -> None:
@@ -373,7 +374,7 @@ REFUSES: list[tuple[object, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value"), REFUSES, ids=str)
+@pytest.mark.parametrize(("hint", "value"), REFUSES, ids=called)
 def test_nothing_is_guessed(hint: object, value: object) -> None:
     """I4, C14: strict; no text for a number, no number for a date, no name for an enum."""
     assert problems(hint, value)
@@ -390,7 +391,7 @@ def test_nothing_is_guessed(hint: object, value: object) -> None:
         (Mixed, 1.25, Mixed.ONE_AND_A_BIT),
         (float, 2.0, 2.0),
     ],
-    ids=str,
+    ids=called,
 )
 def test_a_whole_float_is_an_integer(hint: object, value: object, expected: object) -> None:
     """JSON-2, AR-08: `2.0` where an integer is declared, up to 2^53."""

@@ -240,6 +240,35 @@ def test_a_reference_finds_its_target_by_pointer_anchor_and_address(reference: s
     assert [problem.path for problem in validator.problems({"x": "a"})] == ["x"]
 
 
+def test_draft_04_names_its_parts_with_id() -> None:
+    """SCH-1: there `id` is an address, or an anchor when it begins with `#`."""
+    validator = compile(
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "id": "https://example.org/main",
+            "properties": {"x": {"$ref": "#part"}, "y": {"$ref": "other"}},
+            "definitions": {
+                "a": {"id": "#part", "type": "integer"},
+                "b": {"id": "other", "type": "string"},
+            },
+        }
+    )
+    assert [problem.path for problem in validator.problems({"x": "a", "y": 1})] == ["x", "y"]
+
+
+def test_draft_2019_09_recurs_by_name() -> None:
+    """SCH-1: `$recursiveRef` leads back to the root."""
+    validator = compile(
+        {
+            "$schema": "https://json-schema.org/draft/2019-09/schema",
+            "$recursiveAnchor": True,
+            "properties": {"kid": {"$recursiveRef": "#"}, "n": {"type": "integer"}},
+        }
+    )
+    (problem,) = validator.problems({"kid": {"kid": {"n": "x"}}})
+    assert problem.path == "kid.kid.n"
+
+
 @pytest.mark.parametrize("name", ["Größe", "a b", "参数", "a%b", "[x]"])
 def test_a_reference_may_be_written_as_people_write_names(name: str) -> None:
     """SCH-1: addresses are ASCII; a definition's name in a reference need not be."""

@@ -21,6 +21,7 @@ from ferrule.schema import compile
 from ferrule.schema._generate import Form, NotStrictError, generate
 from ferrule.schema._reflect import reflect
 from ferrule.schema._types import shape_of
+from support import called
 
 
 def schema_of(hint: object, form: Form = "closed", *, widen_optional: bool = True) -> Any:  # noqa: ANN401
@@ -154,7 +155,7 @@ TABLE: list[tuple[object, dict[str, object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "schema"), TABLE, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("hint", "schema"), TABLE, ids=called)
 def test_a_type_has_one_schema(hint: object, schema: dict[str, object]) -> None:
     """FN-2, SCH-5: each type in its one form, with its members in the one order."""
     made = schema_of(hint)
@@ -346,7 +347,7 @@ def test_two_recursive_classes_of_one_name_have_two_names() -> None:
         (Annotated[dict[str, int], Field(max_length=1)], ({}, {"a": 1}, {"a": 1, "b": 2}, 1)),
         (Annotated[int | None, annotated_types.Ge(1)], (1, None, 0, -1)),
     ],
-    ids=str,
+    ids=called,
 )
 def test_a_constraint_is_in_the_schema_and_enforced(
     hint: object, keywords: tuple[object, ...]
@@ -595,7 +596,7 @@ def test_a_supplied_schema_may_have_lists_in_it() -> None:
         (int | Annotated[int, "not ours"], {"type": "integer"}),
         (SecretStr | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
     ],
-    ids=str,
+    ids=called,
 )
 def test_null_is_let_in_once(hint: object, schema: dict[str, object]) -> None:
     """SCH-4: and the text stays where it says something."""

@@ -29,6 +29,7 @@ from ferrule.schema._generate import generate
 from ferrule.schema._reflect import reflect
 from ferrule.schema._shape import Object, Signature
 from ferrule.schema._types import shape_of
+from support import called
 
 T = TypeVar("T")
 Bound = TypeVar("Bound", bound=int)
@@ -768,7 +769,7 @@ REFUSED: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("subject", "sentence"), REFUSED, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(("subject", "sentence"), REFUSED, ids=called)
 def test_a_declaration_that_cannot_work_says_why_and_what_instead(
     subject: Any,  # noqa: ANN401  # anything a caller may decorate
     sentence: str,

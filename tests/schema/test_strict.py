@@ -49,6 +49,10 @@ def closed(properties: Mapping[str, object], **more: object) -> dict[str, object
     return form(properties, *properties, additionalProperties=False) | more
 
 
+CAR = form({"kind": {"const": "car"}, "doors": {"type": "integer"}}, "kind", "doors")
+BIKE = form({"kind": {"const": "bike"}, "gears": {"type": "integer"}}, "kind", "gears")
+
+
 # ---- the form ------------------------------------------------------------------------------------
 
 
@@ -119,10 +123,6 @@ def test_nothing_stands_beside_a_reference() -> None:
     )
 
 
-CAR = form({"kind": {"const": "car"}, "doors": {"type": "integer"}}, "kind", "doors")
-BIKE = form({"kind": {"const": "bike"}, "gears": {"type": "integer"}}, "kind", "gears")
-
-
 def test_one_of_over_disjoint_alternatives_becomes_any_of() -> None:
     """ST-03: in items and definitions, `discriminator` dropped; one-and-only-one holds locally."""
     items = {
@@ -155,6 +155,7 @@ def test_one_of_over_disjoint_alternatives_becomes_any_of() -> None:
         ({"const": "a"}, {"type": "integer"}),
         (CAR, BIKE),
         (form({"a": {"type": "string"}}, "a"), form({"b": {"type": "string"}}, "b")),
+        ({"const": "a"}, form({"a": {"type": "string"}}, "a")),
     ],
 )
 def test_alternatives_are_disjoint_by_type_value_tag_or_names(
@@ -214,6 +215,27 @@ def test_a_recursive_schema_keeps_its_references() -> None:
     assert "#/$defs/N" in json.dumps(definition)
 
 
+@pytest.mark.parametrize(
+    "kid",
+    [
+        {"$ref": "#/$defs/N", "description": "k"},
+        {"allOf": [{"$ref": "#/$defs/N"}], "description": "k"},
+        {"$ref": "#/$defs/N", "minProperties": 1, "description": "k"},
+    ],
+)
+def test_a_reference_back_keeps_what_it_says_of_itself(kid: dict[str, object]) -> None:
+    """MC-05, ST-01: it is wrapped rather than written out; what it asks more of is dropped."""
+    node = form({"kid": kid, "n": {"type": "integer"}}, "n")
+    schema = form({"top": {"$ref": "#/$defs/N", "description": "t"}}, "top")
+    converted = strict(schema | {"$defs": {"N": node}})
+    back = {"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}], "description": "k"}
+    written = closed({"kid": back, "n": {"type": "integer"}})
+    assert converted.schema == closed(
+        {"top": written | {"description": "t"}}, **{"$defs": {"N": written}}
+    )
+    assert ("minProperties" in kid) is bool(converted.dropped)
+
+
 def test_parts_are_put_together() -> None:
     """SCH-4: `allOf` is what its parts say, with the outer description."""
     base = form({"id": {"type": "integer"}}, "id")
@@ -223,6 +245,125 @@ def test_parts_are_put_together() -> None:
     assert strict(schema).schema == closed(
         {"a": closed({"id": {"type": "integer"}, "n": {"type": "string"}}, description="A")}
     )
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (
+            [form({"x": {"type": "number"}}, "x"), form({"x": {"type": ["integer", "null"]}})],
+            closed({"x": {"type": "integer"}}),
+        ),
+        (
+            [{"enum": ["a", "b", "c"]}, {"enum": ["b", "c", "d"]}],
+            {"type": "string", "enum": ["b", "c"]},
+        ),
+        (
+            [{"type": ["string", "null"]}, {"type": ["null", "string"]}],
+            {"type": ["string", "null"]},
+        ),
+        ([{"type": "string", "pattern": "^a"}, True], {"type": "string", "pattern": "^a"}),
+        (
+            [{"type": "string", "description": "one"}, {"description": "other"}],
+            {"type": "string", "description": "one"},
+        ),
+        (
+            [form({"x": True}), form({"x": {"type": ["null", "string"]}})],
+            closed({"x": {"type": ["null", "string"]}}),
+        ),
+        (
+            [{"type": "string", "pattern": "^a"}, {"pattern": "b$"}],
+            {"type": "string", "pattern": "^a"},
+        ),
+    ],
+)
+def test_parts_that_overlap_say_what_they_have_in_common(
+    parts: list[object], expected: dict[str, object]
+) -> None:
+    """SCH-4: the types, values and properties that both accept; a second pattern is dropped."""
+    converted = strict(form({"a": {"allOf": parts}}, "a"))
+    assert converted.schema == closed({"a": expected})
+
+
+def test_definitions_of_one_name_stay_two() -> None:
+    """MC-04: `definitions` and `$defs` may both have a `P`; in strict form they are told apart."""
+    schema = form({"p": {"$ref": "#/definitions/P"}, "q": {"$ref": "#/$defs/P"}}, "p", "q")
+    schema |= {"definitions": {"P": {"type": "string"}}, "$defs": {"P": {"type": "integer"}}}
+    assert strict(schema).schema["$defs"] == {"P": {"type": "string"}, "P_2": {"type": "integer"}}
+
+
+def test_a_reference_to_the_root_stays_one() -> None:
+    """MC-05: the arguments may contain themselves, described or not."""
+    schema = form({"kid": {"$ref": "#", "description": "k"}, "twin": {"$ref": "#"}}, "twin")
+    assert strict(schema).schema == closed(
+        {
+            "kid": {"anyOf": [{"$ref": "#"}, {"type": "null"}], "description": "k"},
+            "twin": {"$ref": "#"},
+        }
+    )
+    assert strict(schema).restore({"kid": {"kid": None}}) == {"kid": {}}
+
+
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [
+        (
+            {"type": "string", "oneOf": [{"const": "a", "title": "A"}, {"const": "b"}]},
+            {
+                "anyOf": [
+                    {"type": "string", "title": "A", "const": "a"},
+                    {"type": "string", "const": "b"},
+                ]
+            },
+        ),
+        ({"anyOf": [{"type": "string"}, False]}, {"type": "string"}),
+        (
+            form({"x": {"type": "integer"}}, "x") | {"anyOf": [True]},
+            closed({"x": {"type": "integer"}}),
+        ),
+        (
+            form({"x": {"type": "integer"}}, "x") | {"oneOf": [{"required": ["x"]}]},
+            closed({"x": {"type": "integer"}}),
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}},
+            {"type": "array", "items": {"type": "string"}},
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "null"}, CAR], "maxItems": 2},
+            {"type": "array", "items": {"anyOf": [{"type": "null"}, strict(CAR).schema]}}
+            | {"maxItems": 2},
+        ),
+        ({"pattern": "^a"}, {"type": "string", "pattern": "^a"}),
+        (
+            form({"x": {"type": "integer"}}, "x") | {"anyOf": [form({"y": {"type": "null"}}, "y")]},
+            closed({"x": {"type": "integer"}, "y": {"type": "null"}}),
+        ),
+        (
+            {"oneOf": [{"const": 1}, {"const": 2}, {"type": "null"}]},
+            {
+                "anyOf": [
+                    {"type": "integer", "const": 1},
+                    {"type": "integer", "const": 2},
+                    {"type": "null"},
+                ]
+            },
+        ),
+    ],
+)
+def test_what_can_be_said_more_simply_is(
+    member: dict[str, object], expected: dict[str, object]
+) -> None:
+    """SCH-4: types that are implied, unions that are none, lists whose places differ."""
+    assert strict(form({"a": member}, "a")).schema == closed({"a": expected})
+
+
+def test_places_of_a_list_have_their_own_way_back() -> None:
+    """SCH-4: what stands for "left out" depends on the place."""
+    pair = {"type": "array", "prefixItems": [form({"x": {"type": "null"}}), form({"x": CAR})]}
+    schema = form({"pair": pair | {"items": form({"x": {"type": "string"}})}}, "pair")
+    restored = strict(schema).restore({"pair": [{"x": None}, {"x": None}, {"x": None}]})
+    assert restored == {"pair": [{"x": None}, {}, {}]}
 
 
 def test_no_arguments_have_one_shape() -> None:
@@ -291,6 +432,16 @@ def test_what_the_form_says_more_weakly_is_listed() -> None:
         ("a", {"type": "array"}),
         ("a", {"type": "array", "items": True}),
         ("a", {"enum": [{"x": 1}]}),
+        ("a", {"allOf": [{"type": "string"}, {"type": "integer"}]}),
+        ("a", {"allOf": [{"type": "string"}, False]}),
+        ("a", {"allOf": [{"type": "string"} for _ in range(200)]}),
+        ("a", {"anyOf": [False]}),
+        ("a", {"oneOf": [True, {"type": "string"}]}),
+        ("a", {"$dynamicRef": "#"}),
+        ("a", {"$ref": "#", "properties": {"x": {"type": "string"}}}),
+        ("a.y", form({"x": {"type": "integer"}}) | {"anyOf": [form({"y": {"type": "object"}})]}),
+        ("a", {"type": "array", "prefixItems": [{"type": "string"}]}),
+        ("a", {"oneOf": [form({f"p{i}": {"type": "string"}}, f"p{i}") for i in range(101)]}),
         ("a", {"oneOf": [{"type": "integer"}, {"type": "number"}]}),
         ('["odd name"]', {"type": "object"}),
     ],
@@ -302,6 +453,7 @@ def test_what_the_form_cannot_say_is_refused_with_its_path(path: str, member: ob
     assert reason.path == path
     assert "no strict form" in reason.reason
     assert ";" in reason.reason
+    assert str(reason) == f"{path}: {reason.reason}"
 
 
 @pytest.mark.parametrize(
@@ -311,11 +463,15 @@ def test_what_the_form_cannot_say_is_refused_with_its_path(path: str, member: ob
         {"type": "object", "oneOf": [CAR, BIKE]},
         {"type": "string"},
         form({"a": {"type": "string"}}, "a", "b"),
+        form({"never": False}, "never"),
+        True,
     ],
 )
 def test_a_root_that_is_no_plain_object_has_no_strict_form(schema: dict[str, object]) -> None:
     """SCH-4: the arguments of a strict tool are one object, and it lists what it requires."""
-    assert isinstance(to_strict(schema), NotStrict)
+    reason = to_strict(schema)
+    assert isinstance(reason, NotStrict)
+    assert reason.reason
 
 
 def test_what_grows_too_large_when_written_out_is_refused() -> None:
@@ -410,6 +566,19 @@ def test_arguments_that_need_no_way_back_come_back_as_they_are() -> None:
         "rows": "x",
         "other": None,
     }
+
+
+def test_arguments_that_fit_no_branch_are_taken_for_the_likeliest() -> None:
+    """SCH-4: a provider may not keep to the form; what can be taken back is, and nothing breaks."""
+    bike = BIKE | {"required": ["kind"]}
+    nested = {"anyOf": [{"type": "boolean"}, {"type": "null"}]}
+    member = {"anyOf": [nested, {"enum": ["x"]}, CAR, {"$ref": "#/$defs/B"}]}
+    restore = strict(form({"u": member}, "u") | {"$defs": {"B": bike}}).restore
+    assert restore({"u": {"kind": "bike", "gears": None, "bell": 1}}) == {
+        "u": {"kind": "bike", "bell": 1}
+    }
+    assert restore({"u": 7}) == {"u": 7}
+    assert restore({"u": "y"}) == {"u": "y"}
 
 
 def test_the_branch_of_a_union_is_found_by_its_names() -> None:
@@ -760,6 +929,11 @@ def row(**limits: int | None) -> ProviderLimits:
             ),
         ),
         (row(long_enum=3, long_enum_text=5), closed({"a": {"enum": ["ab", "cd", "ef"]}}), None),
+        (
+            row(depth=1),
+            closed({"a": {"anyOf": [closed({"b": {"type": "null"}}), {"type": "null"}]}}),
+            Finding(path="a", what="objects inside each other", measured=2, limit=1),
+        ),
         (
             row(unions=0),
             closed({"a": {"type": ["string", "null"]}}),

@@ -75,7 +75,7 @@ class Validator:
         if self._quick(value):
             return ()
         builder = self._builder_for(value)
-        if self._engine_of(builder).is_valid(value):
+        if self._integers and self._engine_of(builder).is_valid(value):
             return ()
         return self._explainer_of(builder).problems(value)
 

@@ -48,6 +48,11 @@ def is_node(value: object) -> TypeIs[Node]:
     return isinstance(value, (dict, bool))
 
 
+def node_of(value: object) -> Node:
+    """Return the schema that a keyword holds alone, as the argument of `not`."""
+    return value if is_node(value) else True
+
+
 def nodes_of(value: object) -> Sequence[Node]:
     """Return the schemas that a list holds, as the argument of `allOf`."""
     return [item for item in value if is_node(item)] if is_array(value) else ()

@@ -27,9 +27,10 @@ from ferrule.schema._document import (
     is_array,
     is_node,
     is_object,
+    node_of,
     nodes_of,
 )
-from ferrule.schema._engine import Builder, Engine, gave_up
+from ferrule.schema._engine import Builder, Engine, judged
 from ferrule.schema._plan import DEPENDENT, Members, Plan
 from ferrule.schema._unions import agreeing, common_tag, described, may_mean, nearest
 from ferrule.schema._words import (
@@ -39,7 +40,6 @@ from ferrule.schema._words import (
     has_type,
     joined,
     key,
-    literal,
     one_of,
 )
 
@@ -153,11 +153,7 @@ class Explainer:
         if engine is None:
             engine = self._builder.build({keyword: argument})
             self._alone[keyword, argument] = engine
-        if engine.is_valid(value):
-            return True
-        if self.may_give_up and gave_up(engine, value):
-            raise ValidatorCrash
-        return False
+        return judged(engine, value) if self.may_give_up else engine.is_valid(value)
 
 
 class _Walk:
@@ -229,7 +225,7 @@ class _Walk:
     def _is_another(self, plan: Plan, value: object, place: Place) -> bool:
         """Report a value that is none of those listed, or of another type: then nothing else."""
         if plan.choices is not None and key(value) not in plan.choices:
-            self._unlisted(plan.node, value, place)
+            self._unlisted(plan, value, place)
             return True
         if plan.types and not has_type(value, plan.types):
             expected = f"expected {joined(plan.types)}, got {given(value, plan.types)}"
@@ -237,14 +233,14 @@ class _Walk:
             return True
         return False
 
-    def _unlisted(self, node: Schema, value: object, place: Place) -> None:
-        if "const" in node:
-            self._report(place, "const", f"expected {literal(node['const'])}")
-        elif is_array(choices := node["enum"]):
-            names = (choice for choice in choices if isinstance(choice, str))
-            close = near(value, names, 1) if isinstance(value, str) else []
-            hint = shown(close[0]) if close else ""
-            self._report(place, "enum", f"expected one of {one_of(choices)}", hint=hint)
+    def _unlisted(self, plan: Plan, value: object, place: Place) -> None:
+        if "const" in plan.node:
+            self._report(place, "const", f"expected {one_of(plan.listed)}")
+            return
+        names = (choice for choice in plan.listed if isinstance(choice, str))
+        close = near(value, names, 1) if isinstance(value, str) else []
+        hint = shown(close[0]) if close else ""
+        self._report(place, "enum", f"expected one of {one_of(plan.listed)}", hint=hint)
 
     def bound(self, node: Schema, keyword: str, value: object, place: Place) -> None:
         """Check a keyword that compares with a number."""
@@ -274,18 +270,15 @@ class _Walk:
 
     def negation(self, node: Schema, keyword: str, value: object, place: Place) -> None:
         """Check `not`."""
-        refused = node[keyword]
-        if is_node(refused) and self._explainer.accepts(refused, value):
+        refused = node_of(node[keyword])
+        if self._explainer.accepts(refused, value):
             words = described(self._document, refused)
             self._report(place, keyword, f"expected anything but {words}")
 
     def condition(self, node: Schema, keyword: str, value: object, place: Place) -> None:
         """Push `then` or `else`."""
-        asked = node[keyword]
-        if is_node(asked):
-            chosen = node.get("then" if self._explainer.accepts(asked, value) else "else")
-            if is_node(chosen):
-                self._push(chosen, value, place)
+        holds = self._explainer.accepts(node_of(node[keyword]), value)
+        self._push(node_of(node.get("then" if holds else "else")), value, place)
 
     def union(self, node: dict[str, object], keyword: str, value: object, place: Place) -> None:
         """Check `anyOf` and `oneOf`; go into the alternative that was most likely meant."""
@@ -344,9 +337,8 @@ class _Walk:
             self._required(node["required"], value, place)
         for keyword in DEPENDENT & node.keys():
             self._dependent(node[keyword], value, place)
-        names = node.get("propertyNames")
-        if is_node(names):
-            self._names(names, value, place)
+        if "propertyNames" in node:
+            self._names(node_of(node["propertyNames"]), value, place)
 
     def _required(self, names: object, value: Schema, place: Place, beside: str = "") -> None:
         for name in names if is_array(names) else ():
@@ -426,8 +418,8 @@ class _Walk:
 
     def contains(self, node: Schema, keyword: str, value: object, place: Place) -> None:
         """Check `contains` and its two counts."""
-        wanted = node[keyword]
-        if not is_array(value) or not is_node(wanted):
+        wanted = node_of(node[keyword])
+        if not is_array(value):
             return
         count = sum(self._explainer.accepts(wanted, item) for item in value)
         least, most = node.get("minContains", 1), node.get("maxContains", count)

@@ -162,10 +162,10 @@ class Converter:
         "quick",
     )
 
-    quick: Callable[[object], object] | None
+    quick: type[msgspec.Struct] | None
     """
-    The same conversion where it alone refuses everything that the generated schema refuses, so
-    that nobody need ask the schema as well; `None` where it does not. It says not why it refuses.
+    The type to which msgspec converts strictly just what the generated schema takes, so that
+    nobody need ask the schema as well; `None` where it does not.
     """
 
     def __init__(self, signature: Signature, *, closed: bool) -> None:
@@ -179,7 +179,7 @@ class Converter:
         self._quick = _quick(self._kind, self._columns)
         self._open = frozenset(names) if REST in names else None
         exact = closed and self._open is None and all(map(_is_exact, self._columns))
-        self.quick = self._quick if exact else None
+        self.quick = self._kind if exact else None
         self._reserved = signature.reserved
         self._hidden = signature.hidden
         positional = [p for p in parameters if p.kind.startswith("positional")]

@@ -158,8 +158,8 @@ class _Measured:
         for name, member in named_nodes(node.get("properties")).items():
             self.properties += 1
             self.text += len(name)
-            if is_object(member):
-                self.unions += "anyOf" in member or is_array(member.get("type"))
+            several = is_object(member) and ("anyOf" in member or is_array(member.get("type")))
+            self.unions += several
             yield member, f"{path}.{name}" if path else name, depth
         yield node.get("items"), f"{path}[]", depth
         for branch in nodes_of(node.get("anyOf")):

@@ -35,7 +35,8 @@ class Plan:
     Attributes:
         node: The schema.
         again: The schemas it refers to.
-        choices: The values it lists, as keys; None if it lists none.
+        listed: The values it lists.
+        choices: The same as keys; None if it lists none.
         types: The types it lists.
         keywords: Those of its keywords that are checked one by one.
         members: What to do about the members of an object; None if nothing.
@@ -50,6 +51,7 @@ class Plan:
         "choices",
         "keywords",
         "leftovers",
+        "listed",
         "members",
         "node",
         "of_array",
@@ -62,6 +64,7 @@ class Plan:
         self.node = node
         self.again = tuple(document.targets(node))
         self.keywords: list[str] = []
+        self.listed: list[object] = []
         self.choices: frozenset[object] | None = None
         self.types: list[str] = []
         self.members: Members | None = None
@@ -71,17 +74,17 @@ class Plan:
         if document.draft <= Draft.DRAFT_7 and "$ref" in node:
             return
         self.keywords = [keyword for keyword in node if keyword in CHECKED]
-        choices = [node["const"]] if "const" in node else node.get("enum")
-        self.choices = frozenset(map(key, choices)) if is_array(choices) else None
+        listed = [node["const"]] if "const" in node else node.get("enum")
+        self.listed = listed if is_array(listed) else []
+        self.choices = frozenset(map(key, self.listed)) if is_array(listed) else None
         self.types = types_in(node.get("type"))
         self.members = None if _MEMBERS.isdisjoint(node) else Members(node, document)
         self.of_object = not _OF_OBJECTS.isdisjoint(node)
         self.of_array = not _OF_ARRAYS.isdisjoint(node)
         self.leftovers = next((keyword for keyword in LEFTOVERS if keyword in node), "")
         if not (self.again or self.keywords or self.choices is not None):
-            unsettled: set[type] = set()
-            unsettled |= {list} if self.of_array else set()
-            unsettled |= {dict} if self.of_object or self.members else set()
+            unsettled = {list} if self.of_array else set[type]()
+            unsettled |= {dict} if self.of_object or self.members else set[type]()
             named = self.types or _EXACTLY
             self.settled = frozenset().union(*(_EXACTLY[one] for one in named)) - unsettled
 

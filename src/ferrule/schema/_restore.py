@@ -55,7 +55,7 @@ class Restore(msgspec.Struct, frozen=True):
     """
 
     plan: Plan
-    schemas: Mapping[str, Node]
+    schemas: Mapping[str, dict[str, object]]
     plans: Mapping[str, Plan]
 
     def __call__(self, arguments: Mapping[str, object]) -> dict[str, object]:
@@ -118,8 +118,6 @@ class _Back:
     def _fits(self, node: Node, value: object, *, deep: bool = True) -> bool:
         """Say whether a value has the type of a branch, its names and its fixed values."""
         schema = self._followed(node)
-        if isinstance(schema, bool):
-            return schema
         if "anyOf" in schema:
             return any(self._fits(one, value, deep=deep) for one in nodes_of(schema["anyOf"]))
         if "const" in schema and not same(schema["const"], value):
@@ -137,19 +135,20 @@ class _Back:
         )
 
     def _likeness(self, node: Node, value: object) -> int:
-        schema = self._followed(node)
-        if isinstance(schema, bool) or not is_object(value) or "properties" not in schema:
+        members = named_nodes(self._followed(node).get("properties"))
+        if not is_object(value) or not members:
             return 0
-        members = named_nodes(schema["properties"])
         right = sum(
             self._fits(members[name], value[name]) for name in members.keys() & value.keys()
         )
         return 1 + right
 
-    def _followed(self, node: Node) -> Node:
-        while not isinstance(node, bool) and isinstance(reference := node.get("$ref"), str):
-            node = self._restore.schemas[reference]
-        return node
+    def _followed(self, node: Node) -> dict[str, object]:
+        """Return the schema at the end of references; in strict form none is true or false."""
+        schema = {} if isinstance(node, bool) else node
+        while isinstance(reference := schema.get("$ref"), str):
+            schema = self._restore.schemas[reference]
+        return schema
 
 
 def _nth(plan: Items, index: int) -> Plan:

@@ -109,7 +109,8 @@ class Shapes:
         """Return a schema as one that says itself what its `$ref` and `allOf` say."""
         parts = list(islice(self._parts(node, path), _PARTS + 1))
         if len(parts) > _PARTS:
-            raise InexpressibleError(path, f"more than {_PARTS} parts have no strict form")
+            reason = f"more than {_PARTS} parts have no strict form; write them as one schema"
+            raise InexpressibleError(path, reason)
         merged = dict(parts[0])
         for part in parts[1:]:
             for keyword, argument in part.items():
@@ -132,8 +133,6 @@ class Shapes:
         below = [] if only_annotations else list(nodes_of(node.get("allOf")))
         if "$ref" in node:
             target = self._document.target(node)
-            if id(target) in self.inlined:
-                raise InexpressibleError(path, "a schema that consists of itself; give it a type")
             self.inlined.append(id(target))
             below.insert(0, target)
         for part in below:
@@ -155,14 +154,17 @@ class Shapes:
             }
             return one | other | shared
         if keyword == "type":
-            types = [name for name in types_in(one) if name in types_in(other)]
+            types = [name for name in types_in(one) if _covers(other, name)]
+            types += [name for name in types_in(other) if _covers(one, name) and name not in types]
             if types:
                 return types[0] if len(types) == 1 else types
         if keyword == "enum" and is_array(one) and is_array(other):
             return [value for value in one if any(same(value, rest) for rest in other)]
         if keyword in DESCRIBING:
             raise InexpressibleError(
-                path, f"two parts that say different things in `{keyword}` have no strict form"
+                path,
+                f"two parts that say different things in `{keyword}` have no strict form; write "
+                "them as one schema",
             )
         if keyword in WEAKENED:
             self.dropped.append(Dropped(path, keyword))
@@ -214,6 +216,12 @@ def types_of(shape: Mapping[str, object]) -> list[str]:
     if "type" in shape:
         return types_in(shape["type"])
     return [_IMPLIED[keyword] for keyword in shape if keyword in _IMPLIED][:1]
+
+
+def _covers(argument: object, name: str) -> bool:
+    """Say whether the argument of `type` accepts what is of the type `name`."""
+    types = types_in(argument)
+    return name in types or (name == "integer" and "number" in types)
 
 
 def _values_of(shape: Mapping[str, object]) -> list[object] | None:

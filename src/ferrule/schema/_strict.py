@@ -21,7 +21,6 @@ import msgspec
 from ferrule._ijson import DEFAULT_LIMITS, Limits
 from ferrule._near import path_of
 from ferrule.schema._document import (
-    DEFINITIONS,
     Document,
     Draft,
     Node,
@@ -113,6 +112,10 @@ _ANY_NAMES = (
 )
 _ANY_VALUE = "a value of any type has no strict form; say which types it may have"
 _ANY_ITEMS = "a list of anything has no strict form; say what its items are"
+_EXTENDED = (
+    "a recursive reference that is described further has no strict form; describe what it adds as "
+    "a definition of its own"
+)
 _OVERLAP = (
     "`oneOf` whose alternatives may both fit has no strict form; give each a property with a "
     "constant of its own, or write `anyOf`"
@@ -146,7 +149,7 @@ class _Conversion:
         self._pointers = document.pointers()
         self._shapes = Shapes(document)
         self._references: dict[int, str] = {}
-        self._schemas: dict[str, Node] = {}
+        self._schemas: dict[str, dict[str, object]] = {}
         self._plans: dict[str, Plan] = {}
         self._left = _MOST
         self._depth = 0
@@ -197,17 +200,21 @@ class _Conversion:
         return form
 
     def _referred(self, node: Mapping[str, object], path: str) -> Form | None:
-        """Convert a reference; one with an annotation is written out, unless it is recursive."""
-        if "$ref" not in node:
+        """Convert a reference; one with more beside it is written out, unless it is recursive."""
+        referring = _referring(node)
+        if referring is None:
             return None
-        said = node.keys() - DEFINITIONS - {"default", "examples"}
-        target = self._document.target(node)
+        beside = node.keys() & (ANNOTATIONS | DESCRIBING | WEAKENED)
+        target = self._document.target(referring)
         recursive = id(target) in self._shapes.inlined or target is self._document.root
-        if said - {"$ref", *ANNOTATIONS} or (len(said) > 1 and not recursive):
+        if beside and not recursive:
             return None
+        if beside & DESCRIBING:
+            raise InexpressibleError(path, _EXTENDED)
+        self._shapes.dropped.extend(Dropped(path, keyword) for keyword in beside - ANNOTATIONS)
         reference = self._defined(target, path)
         form: dict[str, object] = {"$ref": reference}
-        if len(said) > 1:
+        if beside & ANNOTATIONS:
             form = {"anyOf": [form]} | annotations_of(node)
         return form, Named(reference)
 
@@ -222,7 +229,7 @@ class _Conversion:
             number += 1
             reference = f"#/$defs/{name}_{number}"
         self._references[id(target)] = reference
-        self._schemas[reference] = True  # holds the place while the definition is converted
+        self._schemas[reference] = {}  # holds the place while the definition is converted
         self._schemas[reference], self._plans[reference] = self._form(target, path)
         return reference
 
@@ -382,6 +389,16 @@ class _Conversion:
         if id(node) in self._pointers:
             return self._explainer.accepts(node, None)
         return all(self._takes_null(part) for part in nodes_of(node.get("allOf")))
+
+
+def _referring(node: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the schema whose `$ref` a schema is: itself, or the only part of its `allOf`."""
+    if "allOf" not in node:
+        return node if "$ref" in node else None
+    parts = nodes_of(node["allOf"])
+    if "$ref" in node or len(parts) > 1 or isinstance(parts[0], bool):
+        return None
+    return parts[0] if parts[0].keys() == {"$ref"} else None
 
 
 def _below(path: str, name: str) -> str:
