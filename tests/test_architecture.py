@@ -16,8 +16,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ferrule"
 
 HOUSE: tuple[tuple[str, ...], ...] = (
-    ("_contain", "_near", "errors"),
-    ("_ijson", "_plain", "_value"),
+    ("_backend", "_contain", "_near", "errors"),
+    ("_asking", "_ijson", "_plain", "_value"),
     ("_content", "_hidden", "_traits"),
     ("_calls", "_failure"),
     ("schema",),

@@ -782,5 +782,5 @@ def test_the_first_example_prints_what_it_says() -> None:
         "6 rows\n"
         'Error: invalid arguments: unexpected property "hours"; accepted: hours_back, limit '
         "(did you mean hours_back?)\n"
-        "Error: invalid json: $.limit: a member name is repeated\n"
+        "Error: invalid json: limit: a member name is repeated\n"
     )

@@ -283,7 +283,7 @@ class Contract:
         try:
             value, wide = read(text, limit=self._argument_bytes, limits=self.limits)
         except InvalidJSON as error:
-            problem = Problem(path=error.path, rule="json", expected=_place(error))
+            problem = Problem(path=_inside(error.path), rule="json", expected=_place(error))
             raise InvalidCall(error.kind, (problem,)) from None
         if type(value) is not dict:
             raise _refused("invalid_arguments", "type", "expected a JSON object")
@@ -297,7 +297,9 @@ class Contract:
         if self._listed is None:
             self._listed = frozenset(_listed_integers(self._definition.input_schema))
         found = (
-            Problem(path=path, rule="integer", expected="expected an integer within 64 bits")
+            Problem(
+                path=_inside(path), rule="integer", expected="expected an integer within 64 bits"
+            )
             for path, integer in wide_integers(value)
             if integer not in self._listed
         )
@@ -316,6 +318,11 @@ def _why_broken(error: BaseException) -> InvalidCall:
 
 def _refused(kind: CallKind, rule: str, expected: str) -> InvalidCall:
     return InvalidCall(kind, (Problem(path="", rule=rule, expected=expected),))
+
+
+def _inside(path: str) -> str:
+    """Return a document's path as one inside the arguments: `$.a[0]` as `a[0]`."""
+    return path.removeprefix("$").removeprefix(".")
 
 
 def _place(error: InvalidJSON) -> str:

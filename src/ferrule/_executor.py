@@ -23,21 +23,20 @@ the first.
 """
 
 import functools
-import inspect
-import sys
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias, cast
+from typing import Literal, Self, TypeAlias
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import msgspec
 
+from ferrule._asking import Asking, called
+from ferrule._backend import call_soon, loop_runs, native_task
 from ferrule._calls import ToolCall, new_call_id
-from ferrule._contain import Broke, Threw, carry, contain
+from ferrule._contain import Broke
 from ferrule._content import Content, Result
 from ferrule._contract import Invocation
 from ferrule._near import near, shown
@@ -53,7 +52,7 @@ from ferrule._outcome import (
 )
 from ferrule._registry import Binding, Permit, Registry, Source
 from ferrule._schedule import Schedule
-from ferrule._tool import Context, Progress, Recorder, Threads, Tool, is_async
+from ferrule._tool import Context, Progress, Recorder, Threads, Tool
 from ferrule._traits import Replay, Use, replay_of, uses_of
 from ferrule.errors import FerruleError, InvalidCall, Problem
 
@@ -150,7 +149,7 @@ class Executor:
         Raises:
             FerruleError: an event loop runs in this thread.
         """
-        if _loop_runs():
+        if loop_runs():
             raise FerruleError("an event loop runs here: use `await executor.run(calls)`")
         return anyio.run(functools.partial(self.run, calls, caller=caller))
 
@@ -194,7 +193,7 @@ class _Worker:
     ) -> None:
         self.job: _Job | None = None
         self.shield = shield
-        self.task = _native_task()
+        self.task = native_task()
         self.threads = Threads(limiter)
 
     def stop(self, grace: float) -> None:
@@ -262,8 +261,7 @@ class Batch:
             raise FerruleError("a batch is entered once; make another with `executor.batch(calls)`")
         self._entered = True
         await self._admit_all()
-        for job, error in await _TraitFunctions(self._jobs, self._executor.hook_timeout).answer():
-            self._settle(job, self._outcome(job, error))
+        await self._ask_traits()
         self._schedule = self._ordered()
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
@@ -347,6 +345,17 @@ class Batch:
             return outcome_of(error, tool=name, call_id=job.call.id, dispatched=False)
         job.binding = binding
         return None
+
+    async def _ask_traits(self) -> None:
+        """Give each call its `uses` and `replay`; one whose functions break is refused alone."""
+        open_jobs = [job for job in self._jobs if job.outcome is None and not _constant(job)]
+        questions = [functools.partial(_computed, job) for job in open_jobs]
+        answers = await Asking(questions, self._executor.hook_timeout).answers()
+        for job, answer in zip(open_jobs, answers, strict=True):
+            if isinstance(answer, Broke):
+                self._settle(job, self._outcome(job, answer.error))
+            else:
+                job.uses, job.replay = answer
 
     def _ordered(self) -> Schedule:
         open_jobs = [job for job in self._jobs if job.outcome is None]
@@ -439,7 +448,8 @@ class Batch:
         with anyio.fail_after(seconds):
             permit = await binding.authorize(invocation, context)
         if self._executor.on_dispatch is not None:
-            await _hooked(self._executor.on_dispatch, context, seconds)
+            with anyio.fail_after(seconds):
+                await called(self._executor.on_dispatch, context)
         return permit
 
     def _outcome(self, job: _Job, ended: object) -> Outcome:
@@ -550,7 +560,7 @@ class Batch:
         if threading.get_ident() == self._thread:
             self._wake()
         elif self._token is not None:
-            _call_soon(self._token, self._wake)
+            call_soon(self._token, self._wake)
 
     def _taken(self, job: _Job) -> Progressed | None:
         with self._lock:
@@ -565,81 +575,6 @@ class Batch:
             message=update.message,
             content=update.content,
         )
-
-
-async def _hooked(hook: OnDispatch, context: Context, seconds: float) -> None:
-    """Call a hook within its time: an async one here, a plain one in a thread."""
-    with anyio.fail_after(seconds):
-        if is_async(hook):
-            await cast("Awaitable[None]", hook(context))
-        else:
-            done = await anyio.to_thread.run_sync(
-                carry, functools.partial(hook, context), abandon_on_cancel=True
-            )
-            if isinstance(done, Threw):
-                raise done.error
-            if inspect.isawaitable(done):  # As of a lambda that calls an async hook.
-                await done
-
-
-class _TraitFunctions:
-    """
-    The trait functions of a batch's calls, asked in one thread hop before anything starts.
-
-    They are other people's plain code: one may raise, answer nonsense or never end. That call is
-    then `Rejected("unavailable")`, and the others are asked all the same.
-    """
-
-    __slots__ = ("_at", "_errors", "_jobs", "_live", "_seconds")
-
-    def __init__(self, jobs: Sequence[_Job], seconds: float) -> None:
-        self._jobs = [job for job in jobs if job.outcome is None]
-        self._seconds = seconds
-        self._errors: list[tuple[_Job, BaseException]] = []
-        self._at = 0
-        self._live = 0
-
-    async def answer(self) -> list[tuple[_Job, BaseException]]:
-        """Give each call its `uses` and `replay`; return those whose functions broke."""
-        asked = [job for job in self._jobs if not _constant(job)]
-        self._jobs = asked
-        while self._at < len(asked):
-            await self._ask_on()
-        return self._errors
-
-    async def _ask_on(self) -> None:
-        """Ask from where we are until all are asked or one takes too long."""
-        self._live += 1
-        done = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._in_thread, self._live, done)
-            while not done.is_set():
-                at = self._at
-                with anyio.move_on_after(self._seconds):
-                    await done.wait()
-                if not done.is_set() and self._at == at:
-                    self._live += 1  # The stuck thread, should it ever go on, asks nothing more.
-                    self._at = at + 1
-                    error = FerruleError(f"it did not answer within {self._seconds:g} s")
-                    self._errors.append((self._jobs[at], error))
-                    group.cancel_scope.cancel()
-                    return
-
-    async def _in_thread(self, turn: int, done: anyio.Event) -> None:
-        await anyio.to_thread.run_sync(self._ask_all, turn, abandon_on_cancel=True)
-        done.set()
-
-    def _ask_all(self, turn: int) -> None:
-        while self._at < len(self._jobs) and self._live == turn:
-            job = self._jobs[self._at]
-            given = contain(_computed, job)
-            if self._live != turn:
-                return
-            if isinstance(given, Broke):
-                self._errors.append((job, given.error))
-            else:
-                job.uses, job.replay = given
-            self._at += 1
 
 
 def _constant(job: _Job) -> bool:
@@ -674,42 +609,3 @@ def _nearest(name: str, registry: Registry) -> tuple[str, str]:
     names = near(name, registry.names)
     hint = " or ".join(f'"{known}"' for known in names)
     return f"there is no tool {shown(name)}", hint
-
-
-def _loop_runs() -> bool:
-    """Return whether an event loop runs in this thread."""
-    try:
-        anyio.lowlevel.current_token()
-    except RuntimeError:
-        return False
-    return True
-
-
-class _Task(Protocol):
-    def cancel(self) -> object: ...
-
-
-def _native_task() -> _Task | None:
-    """Return the running asyncio task, or `None` on trio; asyncio is never imported by us."""
-    asyncio = sys.modules.get("asyncio")
-    try:
-        return cast("_Task | None", asyncio.current_task()) if asyncio is not None else None
-    except RuntimeError:
-        return None
-
-
-class _AsyncioLoop(Protocol):
-    def call_soon_threadsafe(self, callback: Callable[[], object], /) -> object: ...
-
-
-class _TrioToken(Protocol):
-    def run_sync_soon(self, callback: Callable[[], object], /) -> object: ...
-
-
-def _call_soon(token: anyio.lowlevel.EventLoopToken, callback: Callable[[], object]) -> None:
-    """Have the loop of `token` call `callback` soon; from any thread, without waiting for it."""
-    native = token.native_token
-    if hasattr(native, "call_soon_threadsafe"):
-        cast("_AsyncioLoop", native).call_soon_threadsafe(callback)
-    else:
-        cast("_TrioToken", native).run_sync_soon(callback)

@@ -17,6 +17,7 @@ from typing import (
 
 import msgspec
 
+from ferrule._asking import is_async
 from ferrule._content import Result
 from ferrule._contract import Decode, Invocation
 from ferrule._definition import Definition
@@ -29,13 +30,12 @@ from ferrule._step import Step
 from ferrule._tool import (
     Close,
     Context,
+    Declared,
     Rules,
     Validate,
     check_parts,
-    close_with,
     given,
     in_thread,
-    is_async,
 )
 from ferrule._traits import TraitFields, Traits
 from ferrule.errors import DeclarationError, InvalidTool, InvalidValue
@@ -59,7 +59,7 @@ RunIn: TypeAlias = Literal["auto", "loop", "thread"]
 """Where a function runs: `auto` is the loop for an async function, a worker thread for a plain."""
 
 
-class FunctionTool(Generic[P, R]):
+class FunctionTool(Declared, Generic[P, R]):
     """
     A tool made from a function by `tool`; still callable as the function, with its static type.
 
@@ -74,18 +74,16 @@ class FunctionTool(Generic[P, R]):
         declared: "Declaration",
         restore: Restore | None,
     ) -> None:
+        super().__init__(definition, declared.traits, declared.close)
         functools.update_wrapper(self, function)
-        self._function = function
         self.steps: dict[str, Step[Any, Any, Any]] = {}
+        self._function = function
         self._run: Callable[..., Any] = function
         self._signature = signature
-        self._definition = definition
-        self._traits = declared.traits
         self._in_loop = declared.runs_in_loop(function, signature.name)
         self._is_async = is_async(function)
         self._generated = declared.input_schema is None
         self._validate = declared.validate
-        self._close = declared.close
         self._restore = restore
         self._convert = converter(signature, closed=declared.form != "open")
         self._simple = not signature.hidden and all(
@@ -109,16 +107,6 @@ class FunctionTool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<tool {self._definition.name!r}>"
-
-    @property
-    def definition(self) -> Definition:
-        """What a model reads; a copy that nobody else holds."""
-        return self._definition.copy()
-
-    @property
-    def traits(self) -> Traits:
-        """What a harness reads."""
-        return self._traits
 
     def validator(self) -> Decode | None:
         """Return the typed decoding and the author's rule; it holds no function of the tool."""
@@ -195,11 +183,6 @@ class FunctionTool(Generic[P, R]):
             )
         self.steps[made.name] = made
         return made
-
-    async def aclose(self) -> None:
-        """Release what the tool owns, once."""
-        close, self._close = self._close, None
-        await close_with(close)
 
 
 def _field(value: msgspec.Struct, index: int) -> str:

@@ -129,6 +129,11 @@ def is_object(value: object) -> TypeIs[dict[str, object]]:
     return isinstance(value, dict)
 
 
+def is_array(value: object) -> TypeIs[list[object]]:
+    """Say whether a value that was read from JSON is an array."""
+    return isinstance(value, list)
+
+
 def is_mapping(value: object) -> TypeIs[Mapping[object, object]]:
     """Say whether a value is a mapping, of whatever."""
     return isinstance(value, Mapping)

@@ -1,15 +1,15 @@
 """The tools that a harness offers: bound once, found by exact name, closed once."""
 
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from inspect import getattr_static
 from types import TracebackType
 from typing import Protocol, Self, TypeGuard, TypeVar, cast, runtime_checkable
 
 import anyio
-import anyio.to_thread
 
+from ferrule._asking import called
 from ferrule._contain import Broke, contain, contain_async, message_of
 from ferrule._content import Record, Result
 from ferrule._contract import Contract, Decode, Invocation, Sealed
@@ -24,7 +24,6 @@ from ferrule._tool import (
     Tool,
     Validating,
     close_with,
-    is_async,
     running,
 )
 from ferrule._traits import Traits
@@ -199,13 +198,8 @@ class Binding:
 
 
 async def _provided(value: object, context: Context) -> object:
-    """Return a value, or what a function of the context gives: a plain one runs in a thread."""
-    if not callable(value):
-        return value
-    function = cast("Callable[[Context], object]", value)
-    if is_async(function):
-        return await cast("Awaitable[object]", function(context))
-    return await anyio.to_thread.run_sync(function, context, abandon_on_cancel=True)
+    """Return a value, or what a function of the context gives."""
+    return await called(value, context) if callable(value) else value
 
 
 def _preparing(tool: Tool) -> Preparing | None:

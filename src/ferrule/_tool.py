@@ -16,6 +16,7 @@ import anyio.from_thread
 import anyio.to_thread
 import msgspec
 
+from ferrule._asking import is_async
 from ferrule._calls import ToolCall
 from ferrule._contain import Threw, carry
 from ferrule._content import Content, Record, Result, Text, blocks
@@ -397,7 +398,31 @@ class Rules:
         return arguments if self._decode is None else self._decode(arguments)
 
 
-class RawTool:
+class Declared:
+    """What every declared tool is: a definition and traits, and what it owns until it is closed."""
+
+    def __init__(self, definition: Definition, traits: Traits, close: Close | None) -> None:
+        self._definition = definition.copy()
+        self._traits = traits
+        self._close = close
+
+    @property
+    def definition(self) -> Definition:
+        """What a model reads; a copy that nobody else holds."""
+        return self._definition.copy()
+
+    @property
+    def traits(self) -> Traits:
+        """What a harness reads."""
+        return self._traits
+
+    async def aclose(self) -> None:
+        """Release what the tool owns, once."""
+        close, self._close = self._close, None
+        await close_with(close)
+
+
+class RawTool(Declared):
     """
     A tool made from a definition: its schema comes from elsewhere and is enforced all the same.
 
@@ -428,25 +453,13 @@ class RawTool:
                 f"{type(function).__name__} cannot be called"
             )
         check_parts(definition.name, validate, close)
-        self._definition = definition.copy()
+        super().__init__(definition, traits, close)
         self._function = function
         self._in_loop = is_async(function)
         self._validate = validate
-        self._close = close
-        self._traits = traits
 
     def __repr__(self) -> str:
         return f"RawTool({self._definition.name!r})"
-
-    @property
-    def definition(self) -> Definition:
-        """What a model reads; a copy that nobody else holds."""
-        return self._definition.copy()
-
-    @property
-    def traits(self) -> Traits:
-        """What a harness reads."""
-        return self._traits
 
     def validator(self) -> Decode | None:
         """Return the rule beyond the schema, if there is one."""
@@ -458,11 +471,6 @@ class RawTool:
         if self._in_loop:
             return given(await cast("Awaitable[object]", bound()))
         return given(await in_thread(context, bound))
-
-    async def aclose(self) -> None:
-        """Release what the tool owns, once."""
-        close, self._close = self._close, None
-        await close_with(close)
 
 
 def check_parts(name: str, validate: object, close: object) -> None:
@@ -493,14 +501,3 @@ def given(value: object) -> Result | InputRequest:
     if type(value) is str and value and value.isascii():  # What nearly every tool returns.
         return Result((Text(value),))
     return value if isinstance(value, InputRequest) else Result.of(value)
-
-
-def is_async(function: object) -> bool:
-    """Return whether calling `function` gives an awaitable: partials and objects looked through."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if inspect.iscoroutinefunction(function):
-        return True
-    if inspect.isroutine(function) or not callable(function):
-        return False
-    return inspect.iscoroutinefunction(type(function).__call__)

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from ferrule._ijson import DEFAULT_LIMITS, Limits
+from ferrule._plain import is_array, is_object
 from ferrule.errors import Problem
-from ferrule.schema._document import Document, Draft, Node, is_array, is_object
+from ferrule.schema._document import Document, Draft, Node
 from ferrule.schema._engine import Builder, Engine, compiled
 from ferrule.schema._explain import Explainer
 from ferrule.schema._foreign import read

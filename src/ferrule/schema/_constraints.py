@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from ferrule._hidden import Inject, Within
+from ferrule._plain import is_object
 from ferrule.errors import DeclarationError
-from ferrule.schema._shape import Array, Check, Map, Scalar, Shape, Union, is_object
+from ferrule.schema._shape import Array, Check, Map, Scalar, Shape, Union
 
 NUMBERS = {
     "ge": "minimum",

@@ -9,7 +9,8 @@ from pathlib import PurePath
 import msgspec
 from typing_extensions import TypeIs
 
-from ferrule.schema._shape import Anything, Array, Choice, Map, Scalar, Shape, Union, is_object
+from ferrule._plain import is_object
+from ferrule.schema._shape import Anything, Array, Choice, Map, Scalar, Shape, Union
 
 TYPES: dict[type, str] = {
     str: "string",

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urldefrag, urljoin
 from typing_extensions import TypeIs
 
 from ferrule._near import near, shown
+from ferrule._plain import is_array, is_object
 from ferrule.errors import InvalidSchema
 
 Node: TypeAlias = dict[str, object] | bool
@@ -31,16 +32,6 @@ class Draft(enum.IntEnum):
     DRAFT_7 = 7
     DRAFT_2019_09 = 19
     DRAFT_2020_12 = 20
-
-
-def is_object(value: object) -> TypeIs[dict[str, object]]:
-    """Say whether a JSON value is an object."""
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeIs[list[object]]:
-    """Say whether a JSON value is an array."""
-    return isinstance(value, list)
 
 
 def is_node(value: object) -> TypeIs[Node]:

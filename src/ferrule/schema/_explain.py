@@ -19,17 +19,9 @@ from typing import TypeAlias
 from jsonschema_rs import Registry
 
 from ferrule._near import near, path_of, shown
+from ferrule._plain import is_array, is_object
 from ferrule.errors import Problem, ValidatorCrash
-from ferrule.schema._document import (
-    Document,
-    Draft,
-    Node,
-    is_array,
-    is_node,
-    is_object,
-    node_of,
-    nodes_of,
-)
+from ferrule.schema._document import Document, Draft, Node, is_node, node_of, nodes_of
 from ferrule.schema._engine import Builder, Engine, judged
 from ferrule.schema._plan import DEPENDENT, Members, Plan
 from ferrule.schema._unions import agreeing, common_tag, described, may_mean, nearest

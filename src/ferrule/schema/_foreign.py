@@ -10,25 +10,14 @@ count goes along the graph, so it costs no more than the graph is large.
 """
 
 import json
-from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
-
-from typing_extensions import TypeIs
 
 from ferrule._ijson import DEFAULT_LIMITS, Limits
 from ferrule._ijson import read as read_text
 from ferrule._near import shown
+from ferrule._plain import is_array, is_mapping, is_object
 from ferrule.errors import InvalidJSON, InvalidSchema
-from ferrule.schema._document import (
-    DEFINITIONS,
-    IN_PLACE,
-    Document,
-    Draft,
-    Node,
-    is_array,
-    is_node,
-    is_object,
-)
+from ferrule.schema._document import DEFINITIONS, IN_PLACE, Document, Draft, Node, is_node
 from ferrule.schema._words import type_of
 
 EXPANSION = 2_000
@@ -63,7 +52,7 @@ def foreign(schema: object) -> dict[str, object]:
         return {"type": "object", "properties": {}, "required": []}
     if schema is True:
         return {"type": "object"}
-    if not _is_mapping(schema):
+    if not is_mapping(schema):
         raise InvalidSchema(
             "the schema of a tool's arguments is a JSON object that describes an object, "
             f'not {type_of(schema)}; a tool without arguments has {{"type": "object"}}'
@@ -149,16 +138,12 @@ def _check_size(schema: object, limits: Limits) -> None:
 
 def _as_dict(value: object) -> object:
     """Return a mapping as what JSON can write."""
-    if _is_mapping(value):
+    if is_mapping(value):
         return dict(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 _write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_as_dict).encode
-
-
-def _is_mapping(value: object) -> TypeIs[Mapping[object, object]]:
-    return isinstance(value, Mapping)
 
 
 # ---- dialect -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, assert_never, get_origin
 
 import msgspec
 
+from ferrule._plain import is_array, is_object
 from ferrule.errors import DeclarationError
 from ferrule.schema._defaults import TYPES, json_default
 from ferrule.schema._families import foreign_schema
@@ -31,8 +32,6 @@ from ferrule.schema._shape import (
     Signature,
     Supplied,
     Union,
-    is_array,
-    is_object,
 )
 from ferrule.schema._types import accepts_null, shape_of
 

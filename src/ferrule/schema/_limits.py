@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from ferrule.schema._document import is_array, is_object, named_nodes, nodes_of
+from ferrule._plain import is_array, is_object
+from ferrule.schema._document import named_nodes, nodes_of
 
 
 class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from typing import Any, NotRequired, Protocol
 import msgspec
 from typing_extensions import TypedDict
 
+from ferrule._plain import is_array, is_object
 from ferrule.errors import InvalidCall
 from ferrule.schema._shape import (
     Anything,
@@ -30,8 +31,6 @@ from ferrule.schema._shape import (
     Shape,
     Supplied,
     Union,
-    is_array,
-    is_object,
     nodes,
 )
 

@@ -2,14 +2,8 @@
 
 from collections.abc import Mapping
 
-from ferrule.schema._document import (
-    Document,
-    Draft,
-    Node,
-    is_array,
-    is_node,
-    named_nodes,
-)
+from ferrule._plain import is_array
+from ferrule.schema._document import Document, Draft, Node, is_node, named_nodes
 from ferrule.schema._words import ALONE, BOUNDS, key, types_in
 
 CHECKED = frozenset({*BOUNDS, *ALONE, "allOf", "anyOf", "contains", "if", "not", "oneOf"})

@@ -17,10 +17,9 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaValidator, core_schema
 
 from ferrule._near import path_of
-from ferrule._plain import json_text
+from ferrule._plain import is_array, is_object, json_text
 from ferrule.errors import InvalidCall, Problem
 from ferrule.schema._refusal import repeats
-from ferrule.schema._shape import is_array, is_object
 
 MOST = 20
 """Problems that one refusal names."""

@@ -12,20 +12,10 @@ from collections.abc import Iterator
 import msgspec
 
 from ferrule._near import path_of
+from ferrule._plain import is_array, is_object
 from ferrule.errors import InvalidCall, Problem
 from ferrule.schema._native import Natives, convert, whole
-from ferrule.schema._shape import (
-    Array,
-    Choice,
-    Map,
-    Object,
-    Recursive,
-    Scalar,
-    Shape,
-    Union,
-    is_array,
-    is_object,
-)
+from ferrule.schema._shape import Array, Choice, Map, Object, Recursive, Scalar, Shape, Union
 
 Step = str | int
 

@@ -11,7 +11,8 @@ from typing import TypeAlias
 import msgspec
 
 from ferrule._near import path_of
-from ferrule.schema._document import Node, is_array, is_object, named_nodes, nodes_of
+from ferrule._plain import is_array, is_object
+from ferrule.schema._document import Node, named_nodes, nodes_of
 from ferrule.schema._words import has_type, same
 
 Plan: TypeAlias = "Members | Items | Choice | Named | None"

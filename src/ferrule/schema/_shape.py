@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
-from typing_extensions import TypeIs
 
 JsonType = Literal["string", "integer", "number", "boolean", "null"]
 Family = Literal["dataclass", "typeddict", "namedtuple", "attrs", "struct", "pydantic"]
@@ -263,16 +262,6 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     reserved: frozenset[str] = frozenset()
     unknown: tuple[str, ...] = ()
-
-
-def is_object(value: object) -> TypeIs[dict[str, object]]:
-    """Whether a value read from JSON is an object."""
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeIs[list[object]]:
-    """Whether a value read from JSON is an array."""
-    return isinstance(value, list)
 
 
 def children(shape: Shape) -> Sequence[Shape]:

@@ -11,16 +11,8 @@ from itertools import combinations, islice
 
 import msgspec
 
-from ferrule.schema._document import (
-    DEFINITIONS,
-    Document,
-    Draft,
-    Node,
-    is_array,
-    is_object,
-    named_nodes,
-    nodes_of,
-)
+from ferrule._plain import is_array, is_object
+from ferrule.schema._document import DEFINITIONS, Document, Draft, Node, named_nodes, nodes_of
 from ferrule.schema._unions import followed, tags
 from ferrule.schema._words import key, same, type_of, types_in
 

@@ -20,16 +20,8 @@ import msgspec
 
 from ferrule._ijson import DEFAULT_LIMITS, Limits
 from ferrule._near import path_of
-from ferrule.schema._document import (
-    Document,
-    Draft,
-    Node,
-    is_array,
-    is_node,
-    is_object,
-    named_nodes,
-    nodes_of,
-)
+from ferrule._plain import is_array, is_object
+from ferrule.schema._document import Document, Draft, Node, is_node, named_nodes, nodes_of
 from ferrule.schema._engine import Builder, compiled
 from ferrule.schema._explain import Explainer
 from ferrule.schema._foreign import read

@@ -37,6 +37,7 @@ import msgspec
 import typing_extensions
 
 from ferrule._hidden import Hidden
+from ferrule._plain import is_object
 from ferrule.errors import DeclarationError
 from ferrule.schema._annotations import evaluate, module_scope, substitute
 from ferrule.schema._classes import Member, Members, family_of, members_of
@@ -56,7 +57,6 @@ from ferrule.schema._shape import (
     Shape,
     Supplied,
     Union,
-    is_object,
 )
 
 NONE = type(None)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from ferrule._near import shown
-from ferrule.schema._document import Document, Node, is_array, is_object, named_nodes
+from ferrule._plain import is_array, is_object
+from ferrule.schema._document import Document, Node, named_nodes
 from ferrule.schema._words import has_type, is_number, joined, literal, one_of, same, types_in
 
 _HOPS = 8

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from ferrule._near import shown
-from ferrule.schema._document import is_array, is_object
+from ferrule._plain import is_array, is_object
 
 EXACT = 1 << 53
 """Beyond it a float stands for several whole numbers, so an integer's place refuses it."""

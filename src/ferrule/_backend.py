@@ -1,0 +1,54 @@
+"""What anyio has no word for: the few things said to asyncio or trio themselves."""
+
+import sys
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import anyio
+import anyio.lowlevel
+
+Token = anyio.lowlevel.EventLoopToken
+"""Names one running loop; may be used from any thread."""
+
+
+def loop_runs() -> bool:
+    """Return whether an event loop runs in this thread."""
+    try:
+        anyio.lowlevel.current_token()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Task(Protocol):
+    """A task of asyncio, as far as it is told to stop."""
+
+    def cancel(self) -> object:
+        """Raise `CancelledError` in it, once."""
+        ...
+
+
+def native_task() -> Task | None:
+    """Return the running asyncio task, or `None` on trio; asyncio is never imported by us."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return cast("Task | None", asyncio.current_task()) if asyncio is not None else None
+    except RuntimeError:
+        return None
+
+
+class _AsyncioLoop(Protocol):
+    def call_soon_threadsafe(self, callback: Callable[[], object], /) -> object: ...
+
+
+class _TrioToken(Protocol):
+    def run_sync_soon(self, callback: Callable[[], object], /) -> object: ...
+
+
+def call_soon(token: Token, callback: Callable[[], object]) -> None:
+    """Have the loop of `token` call `callback` soon; from any thread, without waiting for it."""
+    native = token.native_token
+    if hasattr(native, "call_soon_threadsafe"):
+        cast("_AsyncioLoop", native).call_soon_threadsafe(callback)
+    else:
+        cast("_TrioToken", native).run_sync_soon(callback)
