@@ -41,11 +41,12 @@ def rows() -> list[Row]:
             await run(admit(call))
 
     async def whole() -> None:
+        admit, authorize, run = binding.contract.admit, binding.authorize, binding.call
         for _ in range(CALLS):
-            invocation = binding.contract.admit(call)
+            invocation = admit(call)
             context = Context.of(call)
-            permit = await binding.authorize(invocation, context)
-            outcome_of(await binding.call(invocation, context, permit), tool="read_file")
+            permit = await authorize(invocation, context)
+            outcome_of(await run(invocation, context, permit), tool="read_file")
 
     async def batches() -> None:
         for _ in range(CALLS):

@@ -263,6 +263,16 @@ async def test_only_the_exact_name_runs_and_near_names_are_told() -> None:
         assert '"get_sites"' in outcome.text
 
 
+async def test_a_name_near_none_is_answered_with_the_names_that_there_are() -> None:
+    """EX-08: as long as they are few, so that a model does not guess again."""
+    outcomes = await Executor([echo("one"), echo("two")]).run([ToolCall.of("xyzzy")])
+    many = Executor([echo(f"tool_{index}") for index in range(50)])
+    refused = (await many.run([ToolCall.of("xyzzy")]))[0]
+
+    assert outcomes[0].text == "Error: unknown tool: there is no tool xyzzy; there is one, two"
+    assert refused.text == "Error: unknown tool: there is no tool xyzzy"
+
+
 async def test_an_empty_batch_has_no_outcomes_and_no_events() -> None:
     """agenttool 73: nothing in, nothing out."""
     async with Executor(raws()).batch([]) as batch:

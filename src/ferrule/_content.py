@@ -22,8 +22,9 @@ class Text(Value, frozen=True, tag="text", tag_field="type"):
     text: str
 
     def __post_init__(self) -> None:
-        if type(self.text) is not str or not self.text.isascii():
-            unicode(self.text, what="the text of a Text")
+        text = self.text
+        if type(text) is not str or not text.isascii():
+            unicode(text, what="the text of a Text")
 
 
 class _Media(Value, frozen=True, kw_only=True):

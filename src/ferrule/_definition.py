@@ -1,6 +1,7 @@
 """What a model reads of a tool: a name, a description and schemas. Nothing else."""
 
 import copy
+import math
 import re
 from collections.abc import Mapping
 from typing import Self, cast
@@ -8,9 +9,9 @@ from typing import Self, cast
 import msgspec
 
 from ferrule._contain import Broke, contain, message_of
-from ferrule._ijson import canonical, digest
+from ferrule._ijson import digest
 from ferrule._near import shown
-from ferrule._plain import is_mapping
+from ferrule._plain import detached, is_mapping
 from ferrule._value import Value, unicode
 from ferrule.errors import InvalidDefinition, InvalidValue
 
@@ -73,8 +74,8 @@ class Definition(Value, frozen=True):
             raise InvalidDefinition(
                 f'the root of the input_schema of tool `{self.name}` says `"type": "object"`'
             )
-        document = cast("dict[str, object]", dict(schema))
-        copied: dict[str, object] | Broke = contain(_copied, document)
+        document: dict[object, object] = dict(schema)
+        copied = contain(_copied_object, document)
         if isinstance(copied, Broke):
             raise InvalidDefinition(
                 f"the {field} of tool `{self.name}` is not JSON: {message_of(copied.error)}"
@@ -99,25 +100,53 @@ class Definition(Value, frozen=True):
 
     def copy(self) -> Self:
         """Return a definition that shares nothing with this one."""
-        return copy.deepcopy(self)
+        made = copy.copy(self)
+        for field in ("input_schema", "output_schema"):
+            msgspec.structs.force_setattr(made, field, detached(getattr(self, field)))
+        return made
 
     def to_json(self) -> dict[str, object]:
         """Return the definition as plain JSON, detached; what is at its default is left out."""
         written: dict[str, object] = {"name": self.name}
         if self.description:
             written["description"] = self.description
-        written["input_schema"] = copy.deepcopy(self.input_schema)
+        written["input_schema"] = detached(self.input_schema)
         if self.output_schema is not None:
-            written["output_schema"] = copy.deepcopy(self.output_schema)
+            written["output_schema"] = detached(self.output_schema)
         if self.title is not None:
             written["title"] = self.title
         return written | ({"strict": True} if self.strict else {})
 
 
-def _copied(document: dict[str, object]) -> dict[str, object]:
-    """Return a detached copy of what has a canonical form, and so a digest."""
-    canonical(document)
-    return copy.deepcopy(document)
+def _copied(document: object) -> object:
+    """
+    Return a detached copy of plain JSON values, which have a canonical form and so a digest.
+
+    Raises:
+        TypeError, ValueError: something in it is not JSON.
+    """
+    kind = type(document)
+    if kind is str:
+        cast("str", document).encode()
+    elif kind is dict:
+        return _copied_object(cast("dict[object, object]", document))
+    elif kind is list or kind is tuple:
+        return [_copied(part) for part in cast("list[object]", document)]
+    elif kind is float and not math.isfinite(cast("float", document)):
+        raise ValueError("a number is not finite")
+    elif document is not None and kind not in {int, bool, float}:
+        raise TypeError(f"{kind.__name__} is no JSON value")
+    return document
+
+
+def _copied_object(document: dict[object, object]) -> dict[str, object]:
+    done: dict[str, object] = {}
+    for name, part in document.items():
+        if type(name) is not str:
+            raise TypeError("the names of an object are strings")
+        name.encode()
+        done[name] = _copied(part)
+    return done
 
 
 def fingerprint(definition: Definition, *, origin: str, hints: Mapping[str, bool]) -> str:

@@ -59,6 +59,9 @@ from ferrule.errors import FerruleError, InvalidCall, Problem
 OnDispatch: TypeAlias = Callable[[Context], Awaitable[None] | None]
 """Called when a call has its permit, its slot and its turn, before the tool; it may refuse."""
 
+_FEW = 12
+"""Tools of a registry that a name near none of them is answered with."""
+
 _BREATH = 64
 """Calls after which a worker, or admission, lets other tasks of the loop run."""
 
@@ -608,4 +611,5 @@ def _nearest(name: str, registry: Registry) -> tuple[str, str]:
     """Return what to say of a name that no tool has: the nearest ones, never a substitute."""
     names = near(name, registry.names)
     hint = " or ".join(f'"{known}"' for known in names)
-    return f"there is no tool {shown(name)}", hint
+    few = registry.names if not names and len(registry) <= _FEW else []
+    return f"there is no tool {shown(name)}" + (f"; there is {', '.join(few)}" if few else ""), hint

@@ -1,6 +1,7 @@
 """From a typed Python function to a tool: `@tool`."""
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import (
@@ -51,7 +52,6 @@ S = TypeVar("S")
 A = TypeVar("A")
 T = TypeVar("T")
 
-_NONE: dict[str, object] = {}
 # What the converter makes is a struct; saying so to a checker at each call would cost as much.
 _parts = cast("Callable[[object], tuple[object, ...]]", msgspec.structs.astuple)
 
@@ -76,6 +76,7 @@ class FunctionTool(Declared, Generic[P, R]):
     ) -> None:
         super().__init__(definition, declared.traits, declared.close)
         functools.update_wrapper(self, function)
+        self.__signature__ = inspect.signature(function)
         self.steps: dict[str, Step[Any, Any, Any]] = {}
         self._function = function
         self._run: Callable[..., Any] = function
@@ -86,10 +87,15 @@ class FunctionTool(Declared, Generic[P, R]):
         self._validate = declared.validate
         self._restore = restore
         self._convert = converter(signature, closed=declared.form != "open")
-        self._simple = not signature.hidden and all(
-            parameter.kind in {"positional_only", "positional_or_keyword"}
-            and parameter.within is None
-            for parameter in signature.parameters
+        # Async, and every parameter takes its argument by position.
+        self._direct = (
+            self._is_async
+            and not signature.hidden
+            and all(
+                parameter.kind in {"positional_only", "positional_or_keyword"}
+                and parameter.within is None
+                for parameter in signature.parameters
+            )
         )
         # The visible parameters whose paths have a root: position, name and root.
         self._rooted = [
@@ -117,17 +123,16 @@ class FunctionTool(Declared, Generic[P, R]):
 
     async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
         """Run the function with the typed arguments."""
-        if self._simple:
-            # Every parameter takes its argument by position: what most tools are. The value is
-            # taken by its place, as its name costs as much as a small tool.
-            parts, keywords = _parts(invocation[3]), _NONE
-        else:
-            hidden = {**dict.fromkeys(self._contexts, context), **context.given}
-            value = cast("msgspec.Struct", invocation.value)
-            if self._rooted:
-                found = {_field(value, index): hidden[name] for index, name, _ in self._rooted}
-                value = msgspec.structs.replace(value, **found)
-            parts, keywords = self._convert.call_parts(value, hidden)
+        if self._direct:
+            # What most tools are. The value is taken by its place, as its name costs as much as a
+            # small tool.
+            return given(await self._run(*_parts(invocation[3])))
+        hidden = {**dict.fromkeys(self._contexts, context), **context.given}
+        value = cast("msgspec.Struct", invocation.value)
+        if self._rooted:
+            found = {_field(value, index): hidden[name] for index, name, _ in self._rooted}
+            value = msgspec.structs.replace(value, **found)
+        parts, keywords = self._convert.call_parts(value, hidden)
         if self._is_async:
             return given(await self._run(*parts, **keywords))
         if self._in_loop:

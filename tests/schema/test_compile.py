@@ -755,7 +755,7 @@ def test_patterns_are_refused_that_take_too_much_once_compiled(schema: dict[str,
         compile(schema)
 
 
-def test_true_and_false_are_schemas() -> None:
+def test_mc_02_true_and_false_are_schemas() -> None:
     """MC-02: a boolean is the schema of everything, or of nothing."""
     assert compile(True).is_valid({"a": [1]})
     assert compile(False).problems(1)

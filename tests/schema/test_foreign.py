@@ -91,7 +91,7 @@ def test_a_real_tool_compiles_and_admits_what_its_schema_describes(name: str) ->
         ({"type": "object", "properties": None}, {"type": "object"}),
     ],
 )
-def test_a_root_says_that_it_is_an_object(
+def test_mc_01_a_root_says_that_it_is_an_object(
     given_schema: object, expected: dict[str, object] | None
 ) -> None:
     """MC-01, DEF-2: no schema, no type, several types, and absences as other languages write."""
@@ -113,7 +113,7 @@ def dict_of(value: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"type": ["string", "null"]}, False, 7, []])
-def test_a_root_that_can_be_no_object_is_refused(schema: object) -> None:
+def test_mc_01_a_root_that_can_be_no_object_is_refused(schema: object) -> None:
     """MC-01: an impossible form is reported, with what would be possible."""
     with pytest.raises(InvalidSchema, match=r"object"):
         foreign(schema)
@@ -152,7 +152,7 @@ def test_boolean_subschemas_are_schemas() -> None:
     assert [problem.path for problem in validator.problems({"never": 1})] == ["never"]
 
 
-def test_definitions_and_defs_may_stand_side_by_side() -> None:
+def test_mc_04_definitions_and_defs_may_stand_side_by_side() -> None:
     """MC-04: draft-07 `definitions`, type lists and tuple items keep their meaning."""
     validator = compile(
         {

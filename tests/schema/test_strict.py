@@ -285,14 +285,14 @@ def test_parts_that_overlap_say_what_they_have_in_common(
     assert converted.schema == closed({"a": expected})
 
 
-def test_definitions_of_one_name_stay_two() -> None:
+def test_mc_04_definitions_of_one_name_stay_two() -> None:
     """MC-04: `definitions` and `$defs` may both have a `P`; in strict form they are told apart."""
     schema = form({"p": {"$ref": "#/definitions/P"}, "q": {"$ref": "#/$defs/P"}}, "p", "q")
     schema |= {"definitions": {"P": {"type": "string"}}, "$defs": {"P": {"type": "integer"}}}
     assert strict(schema).schema["$defs"] == {"P": {"type": "string"}, "P_2": {"type": "integer"}}
 
 
-def test_a_reference_to_the_root_stays_one() -> None:
+def test_mc_05_a_reference_to_the_root_stays_one() -> None:
     """MC-05: the arguments may contain themselves, described or not."""
     schema = form({"kid": {"$ref": "#", "description": "k"}, "twin": {"$ref": "#"}}, "twin")
     assert strict(schema).schema == closed(
@@ -372,7 +372,7 @@ def test_no_arguments_have_one_shape() -> None:
     assert refused({"type": "object"}).path == ""
 
 
-def test_a_property_that_must_be_absent_is_left_out() -> None:
+def test_mc_02_a_property_that_must_be_absent_is_left_out() -> None:
     """MC-02: in a closed object, what `false` forbids is forbidden by not being there."""
     assert strict(form({"never": False, "n": {"type": "integer"}}, "n")).schema == closed(
         {"n": {"type": "integer"}}
@@ -603,7 +603,7 @@ def test_the_branch_of_a_union_is_found_by_its_names() -> None:
         | {"$defs": {"D": form({"b": {"type": "integer", "default": 1}})}},
     ],
 )
-def test_converting_never_changes_its_input_nor_itself(schema: dict[str, object]) -> None:
+def test_st_07_converting_never_changes_its_input_nor_itself(schema: dict[str, object]) -> None:
     """ST-07, SCH-6: the input is untouched, also by a failure; two conversions are equal."""
     before = copy.deepcopy(schema)
     first, second = to_strict(schema), to_strict(schema)
@@ -650,7 +650,7 @@ def spoil(value: object) -> None:
         value.clear()
 
 
-def test_two_tools_that_share_definitions_stay_apart() -> None:
+def test_st_07_two_tools_that_share_definitions_stay_apart() -> None:
     """ST-07, SCH-6: what one conversion makes of a shared definition, the other does not see."""
     shared: dict[str, object] = {"D": form({"b": {"type": "integer"}})}
     one = form({"a": {"$ref": "#/$defs/D"}}, "a") | {"$defs": shared}
@@ -953,19 +953,19 @@ def test_a_breach_of_a_limit_is_a_finding(
     assert findings("tool", schema, limits) == (() if finding is None else (finding,))
 
 
-def test_a_name_that_a_provider_cannot_take_is_a_finding() -> None:
+def test_st_08_a_name_that_a_provider_cannot_take_is_a_finding() -> None:
     """ST-08: the length of the name is one of the limits."""
     (finding,) = findings("n" * 100, closed({}), PROVIDERS["openai"])
     assert str(finding) == "100 characters in the name, and 64 are allowed"
 
 
-def test_the_table_is_dated_and_says_where_its_numbers_are_from() -> None:
+def test_st_08_the_table_is_dated_and_says_where_its_numbers_are_from() -> None:
     """ST-08: a number without a source and a day is a rumour."""
     assert {"openai", "anthropic", "gemini"} <= PROVIDERS.keys()
     assert all(limits.source and limits.checked for limits in PROVIDERS.values())
 
 
-def test_definitions_count_once() -> None:
+def test_st_08_definitions_count_once() -> None:
     """ST-08: measuring follows no reference, so it is linear in the schema."""
     schema = closed({"a": {"$ref": "#/$defs/D"}, "b": {"$ref": "#/$defs/D"}}) | {
         "$defs": {"D": closed({"x": {"type": "string"}})}
