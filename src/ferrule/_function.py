@@ -59,6 +59,15 @@ RunIn: TypeAlias = Literal["auto", "loop", "thread"]
 """Where a function runs: `auto` is the loop for an async function, a worker thread for a plain."""
 
 
+class _OwnSignature:
+    """The signature of a tool's function, for who looks at the tool; only then is it made."""
+
+    def __get__(self, tool: "FunctionTool[..., Any] | None", _: object) -> inspect.Signature:
+        if tool is None:
+            raise AttributeError("__signature__")  # The class has its own, from `__init__`.
+        return inspect.signature(tool.function)
+
+
 class FunctionTool(Declared, Generic[P, R]):
     """
     A tool made from a function by `tool`; still callable as the function, with its static type.
@@ -76,7 +85,6 @@ class FunctionTool(Declared, Generic[P, R]):
     ) -> None:
         super().__init__(definition, declared.traits, declared.close)
         functools.update_wrapper(self, function)
-        self.__signature__ = inspect.signature(function)
         self.steps: dict[str, Step[Any, Any, Any]] = {}
         self._function = function
         self._run: Callable[..., Any] = function
@@ -106,6 +114,13 @@ class FunctionTool(Declared, Generic[P, R]):
         self._contexts = tuple(
             parameter.name for parameter in signature.hidden if parameter.marker is Context
         )
+
+    __signature__ = _OwnSignature()
+
+    @property
+    def function(self) -> Callable[P, R]:
+        """The function itself."""
+        return self._function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it had not been decorated."""

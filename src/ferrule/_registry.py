@@ -203,7 +203,18 @@ async def _provided(value: object, context: Context) -> object:
 
 
 def _preparing(tool: Tool) -> Preparing | None:
-    return tool if isinstance(tool, Preparing) and tool.injected else None
+    return tool if _is_preparing(tool) and tool.injected else None
+
+
+# A protocol's own `isinstance` reads every member each time; one name tells these apart.
+
+
+def _is_validating(tool: object) -> TypeGuard[Validating]:
+    return callable(getattr(tool, "validator", None))
+
+
+def _is_preparing(tool: object) -> TypeGuard[Preparing]:
+    return callable(getattr(tool, "prepare", None))
 
 
 def bind(tool: Tool, *, origin: str = "local", limits: Limits = Limits()) -> Binding:
@@ -238,7 +249,7 @@ def _facts(tool: Tool) -> tuple[Definition, Traits, Decode | None]:
         raise InvalidTool(f"the definition of a {type(tool).__name__} is no Definition")
     if not isinstance(traits, Traits):
         raise InvalidTool(f"the traits of tool `{definition.name}` are no Traits")
-    decode = tool.validator() if isinstance(tool, Validating) else None
+    decode = tool.validator() if _is_validating(tool) else None
     if decode is not None and not callable(decode):
         raise InvalidTool(f"the validator of tool `{definition.name}` is no function")
     return definition, traits, decode
@@ -442,7 +453,7 @@ class Registry:
         return bound
 
     def _check_injected(self, tool: Tool, name: str) -> None:
-        wanted = tool.injected if isinstance(tool, Preparing) else frozenset[str]()
+        wanted = tool.injected if _is_preparing(tool) else frozenset[str]()
         missing = sorted(wanted - self.inject.keys())
         if missing:
             raise InvalidTool(

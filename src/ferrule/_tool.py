@@ -402,7 +402,7 @@ class Declared:
     """What every declared tool is: a definition and traits, and what it owns until it is closed."""
 
     def __init__(self, definition: Definition, traits: Traits, close: Close | None) -> None:
-        self._definition = definition.copy()
+        self._definition = definition
         self._traits = traits
         self._close = close
 
@@ -453,7 +453,7 @@ class RawTool(Declared):
                 f"{type(function).__name__} cannot be called"
             )
         check_parts(definition.name, validate, close)
-        super().__init__(definition, traits, close)
+        super().__init__(definition.copy(), traits, close)
         self._function = function
         self._in_loop = is_async(function)
         self._validate = validate
