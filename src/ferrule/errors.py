@@ -6,8 +6,7 @@ FerruleError
 ├── DeclarationError             the author of a tool made a mistake: the tool cannot work
 │   ├── InvalidTool              one tool cannot be bound or registered
 │   │   ├── InvalidDefinition    its name, description or schema document
-│   │   ├── InvalidSchema        its schema does not compile, or breaks a budget
-│   │   └── InvalidWrappingChain its wrappers go in a circle, or too deep
+│   │   └── InvalidSchema        its schema does not compile, or breaks a budget
 │   └── DuplicateTool            two tools claim one name
 ├── InvalidValue                 a value (Result, Failure, ToolCall, …) that cannot be
 │   ├── InvalidJSON              a text that is not I-JSON, or over a limit
@@ -43,7 +42,6 @@ __all__ = (
     "InvalidSchema",
     "InvalidTool",
     "InvalidValue",
-    "InvalidWrappingChain",
     "Problem",
     "ValidatorCrash",
 )
@@ -94,10 +92,6 @@ class InvalidDefinition(InvalidTool):
 
 class InvalidSchema(InvalidTool):
     """A JSON Schema does not compile, refers outside itself, or breaks a budget."""
-
-
-class InvalidWrappingChain(InvalidTool):
-    """A chain of wrappers goes in a circle or is deeper than 64."""
 
 
 class DuplicateTool(DeclarationError):
