@@ -703,6 +703,29 @@ async def test_keyboard_interrupt_of_a_tool_is_raised_after_the_siblings_ended()
     assert cleaned == [True]
 
 
+async def test_keyboard_interrupt_ends_a_batch_whose_other_calls_still_wait() -> None:
+    """FAIL-6, EXE-1: a reader gets one `Finished` for each call, and then the interrupt."""
+
+    async def interrupt(_: dict[str, object], __: Context) -> None:
+        raise KeyboardInterrupt
+
+    finished = []
+
+    async def consume() -> None:
+        batch = Executor(raws(interrupt), max_parallel=1).batch(calls("interrupt", 3))
+        async with batch:
+            async for event in batch:
+                if isinstance(event, Finished):
+                    finished.append(type(event.outcome))
+
+    with pytest.raises(KeyboardInterrupt):
+        await consume()
+    with pytest.raises(KeyboardInterrupt):
+        await Executor(raws(interrupt), max_parallel=1).run(calls("interrupt", 3))
+
+    assert sorted(kind.__name__ for kind in finished) == ["Cancelled", "Cancelled", "Unknown"]
+
+
 @pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, MemoryError, StopIteration])
 @pytest.mark.parametrize("plain", [True, False])
 async def test_whatever_a_tool_raises_ends_that_call_alone(

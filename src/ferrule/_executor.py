@@ -505,6 +505,10 @@ class Batch:
         self._stopping = True
         self._ready.clear()
         self._make_room()
+        running = {worker.job for worker in self._crew}
+        for job in self._jobs:
+            if job.outcome is None and job not in running:
+                self._settle(job, Cancelled("cancelled", tool=job.call.name))
         grace = self._executor.registry.grace
         for worker in self._crew:
             if worker.job is not None and worker.job.context is not None:
