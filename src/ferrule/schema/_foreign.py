@@ -95,10 +95,7 @@ def detached(schema: object, limits: Limits = DEFAULT_LIMITS) -> tuple[Node, str
         fix = "; make it smaller, or raise the limit in `Limits`" * (error.kind == "too_large")
         raise InvalidSchema(f"the schema is {error}{fix}") from None
     except RecursionError:
-        raise InvalidSchema(
-            f"the schema is nested deeper than {limits.depth} levels, or inside itself; "
-            "describe what repeats once under `$defs`"
-        ) from None
+        raise _too_deep(limits) from None
     except (TypeError, ValueError) as error:
         raise InvalidSchema(
             f"the schema is not JSON ({shown(str(error), 100)}); it holds objects, lists, text, "
@@ -116,24 +113,34 @@ def _check_size(schema: object, limits: Limits) -> None:
     """
     Refuse a value that is too large to be written, before it is.
 
-    Python lets one object stand in many places, so a few objects can be billions of values.
+    Python lets one object stand in many places, so a few objects can be billions of values; and
+    how deep its writer goes before it gives up is another number in each version.
     """
     left, length = limits.nodes, limits.schema_bytes
-    stack = [schema]
+    stack: list[tuple[object, int]] = [(schema, 1)]
     while stack:
-        item = stack.pop()
+        item, depth = stack.pop()
         left -= 1
         if isinstance(item, str):
             length -= len(item)
         elif is_object(item):
-            stack.extend(item.values())
+            stack.extend((part, depth + 1) for part in item.values())
         elif is_array(item):
-            stack.extend(item)
+            stack.extend((part, depth + 1) for part in item)
+        if depth > limits.depth and isinstance(item, dict | list):
+            raise _too_deep(limits)
         if left < 0 or length < 0:
             most = f"{limits.nodes} values" if left < 0 else f"{limits.schema_bytes} bytes"
             raise InvalidSchema(
                 f"the schema has more than {most}; make it smaller, or raise the limit in `Limits`"
             )
+
+
+def _too_deep(limits: Limits) -> InvalidSchema:
+    return InvalidSchema(
+        f"the schema is nested deeper than {limits.depth} levels, or inside itself; "
+        "describe what repeats once under `$defs`"
+    )
 
 
 def _as_dict(value: object) -> object:
