@@ -703,6 +703,22 @@ async def test_keyboard_interrupt_of_a_tool_is_raised_after_the_siblings_ended()
     assert cleaned == [True]
 
 
+async def test_keyboard_interrupt_of_a_function_that_says_what_a_call_uses_is_raised() -> None:
+    """FAIL-6: it comes out as itself, in no group, and nothing of the batch has run."""
+    ran = []
+
+    def uses(_: dict[str, object]) -> list[Use]:
+        raise KeyboardInterrupt
+
+    async def tool(_: dict[str, object], __: Context) -> None:
+        ran.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        await Executor([raw("tool", tool, uses=uses)]).run([ToolCall.of("tool")])
+
+    assert ran == []
+
+
 async def test_keyboard_interrupt_ends_a_batch_whose_other_calls_still_wait() -> None:
     """FAIL-6, EXE-1: a reader gets one `Finished` for each call, and then the interrupt."""
 

@@ -57,18 +57,21 @@ class Asking(Generic[T]):
     So each has its own time, between once and twice as long, and no clock is read.
     """
 
-    __slots__ = ("_answers", "_at", "_questions", "_seconds", "_turn")
+    __slots__ = ("_answers", "_interrupt", "_questions", "_seconds", "_turn")
 
     def __init__(self, questions: Sequence[Callable[[], T]], seconds: float) -> None:
         self._questions = questions
         self._seconds = seconds
         self._answers: list[T | Broke] = []
+        self._interrupt: BaseException | None = None
         self._turn = 0
 
     async def answers(self) -> list[T | Broke]:
-        """Return what each gave, or how it broke, in order."""
+        """Return what each gave, or how it broke, in order; an interrupt is raised as itself."""
         while len(self._answers) < len(self._questions):
             await self._ask_on()
+            if self._interrupt is not None:
+                raise self._interrupt
         return self._answers
 
     async def _ask_on(self) -> None:
@@ -94,6 +97,9 @@ class Asking(Generic[T]):
 
     def _ask_all(self, turn: int) -> None:
         while self._turn == turn and len(self._answers) < len(self._questions):
-            answer = contain(self._questions[len(self._answers)])
+            answer = carry(functools.partial(contain, self._questions[len(self._answers)]))
+            if isinstance(answer, Threw):
+                self._interrupt = answer.error  # A task group would put it into a group.
+                return
             if self._turn == turn:
                 self._answers.append(answer)
