@@ -282,11 +282,9 @@ def outcome_of(
         dispatched: Whether the tool may have begun. Before that nothing took effect.
         stopped: Whether somebody asked the call to stop.
     """
-    if type(ended) is Result:  # What nearly every call gives.
+    if isinstance(ended, Result):  # What nearly every call gives; a `case` takes longer to see it.
         return Completed(ended)
     match ended:
-        case Result():
-            return Completed(ended)
         case InputRequest():
             return Suspended(ended)
         case BaseException():
