@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from time import perf_counter, process_time
+from typing import Self
 
 import msgspec
 
@@ -37,9 +38,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: The row of the performance goals it belongs to, as in `P5`.
         what: What was measured.
-        ratio: How many times its floor it takes.
-        goal: The greatest ratio that is good, or with `at_least` the least.
-        at_least: Whether more is better.
+        ratio: How many times its floor it takes, or how many of another `unit`.
+        goal: The greatest figure that is good.
         unit: What stands behind both figures.
     """
 
@@ -47,18 +47,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     ratio: float
     goal: float
-    at_least: bool = False
     unit: str = "×"  # noqa: RUF001 - the sign for times, as people write it
 
     @property
-    def met(self) -> bool:
-        """Whether the goal is met."""
-        return self.ratio >= self.goal if self.at_least else self.ratio <= self.goal
+    def figure(self) -> str:
+        """The figure with its unit."""
+        return f"{self.ratio:.2f}{self.unit}"
+
+    @property
+    def bound(self) -> str:
+        """The goal with its unit, and whether it was missed."""
+        missed = "" if self.ratio <= self.goal else ", missed"
+        return f"at most {self.goal:g}{self.unit}{missed}"
 
     def __str__(self) -> str:
-        bound = f"{'≥' if self.at_least else '≤'} {self.goal:g}{self.unit}"
-        verdict = "" if self.met else "  MISSED"
-        return f"{self.id:4} {self.ratio:8.2f}{self.unit}  {bound:8} {self.what}{verdict}"
+        return f"{self.id:4} {self.figure:>9}  {self.bound:21} {self.what}"
 
 
 class Loop:
@@ -75,8 +78,10 @@ class Loop:
 
         return lambda: self._runner.run(awaited())
 
-    def close(self) -> None:
-        """Close the loop."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._runner.close()
 
 

@@ -26,7 +26,6 @@ async def read_file(path: str, max_bytes: int = 0, encoding: str = "utf-8") -> s
 
 def rows() -> list[Row]:
     """Measure the row."""
-    loop = Loop()
     declared = tool(read_file)
     binding, executor = bind(declared), Executor([declared])
     call = ToolCall(id="call_1", name="read_file", arguments=TEXT)
@@ -52,16 +51,17 @@ def rows() -> list[Row]:
         for _ in range(CALLS):
             await executor.run([call])
 
-    def against_floor(what: str, work: Callable[[], Awaitable[None]], goal: float) -> Row:
-        return Row(id="P1", what=what, ratio=ratio(loop.runs(work), loop.runs(floor)), goal=goal)
+    with Loop() as loop:
 
-    measured = [
-        against_floor("admit + call, 66 B", boundary, 5),
-        against_floor("the same with context, authorize and outcome", whole, 6),
-        against_floor("executor.run of one call", batches, 130),
-    ]
-    loop.close()
-    return measured
+        def against_floor(what: str, work: Callable[[], Awaitable[None]], goal: float) -> Row:
+            figure = ratio(loop.runs(work), loop.runs(floor))
+            return Row(id="P1", what=what, ratio=figure, goal=goal)
+
+        return [
+            against_floor("admit + call, 66 B", boundary, 5),
+            against_floor("the same with context, authorize and outcome", whole, 6),
+            against_floor("executor.run of one call", batches, 130),
+        ]
 
 
 if __name__ == "__main__":

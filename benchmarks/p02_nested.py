@@ -41,7 +41,6 @@ def text() -> str:
 
 def rows() -> list[Row]:
     """Measure the row."""
-    loop = Loop()
     arguments = text()
     binding = bind(tool(save))
     call = ToolCall(id="call_1", name="save", arguments=arguments)
@@ -55,8 +54,8 @@ def rows() -> list[Row]:
             await binding.call(binding.contract.admit(call))
 
     what = f"admit + call, {len(arguments)} B into dataclasses"
-    figure = ratio(loop.runs(boundary), loop.runs(floor))
-    loop.close()
+    with Loop() as loop:
+        figure = ratio(loop.runs(boundary), loop.runs(floor))
     return [Row(id="P2", what=what, ratio=figure, goal=4)]
 
 

@@ -41,7 +41,6 @@ async def floor(batch: list[ToolCall]) -> None:
 
 def rows() -> list[Row]:
     """Measure the rows."""
-    loop = Loop()
     plain = Executor([tool(touch)], max_parallel=64)
     using = Executor([tool(uses=uses)(touch)], max_parallel=64)
 
@@ -50,33 +49,33 @@ def rows() -> list[Row]:
             async for _ in running:
                 pass
 
-    def measured(what: str, run: Run, count: int, goal: float) -> Row:
-        batch = calls(count)
+    with Loop() as loop:
 
-        times = max(1, 2000 // count)  # so that entering the loop does not count
+        def measured(what: str, run: Run, count: int, goal: float) -> Row:
+            batch = calls(count)
 
-        async def subject() -> None:
-            for _ in range(times):
-                await run(batch)
+            times = max(1, 2000 // count)  # so that entering the loop does not count
 
-        async def base() -> None:
-            for _ in range(times):
-                await floor(batch)
+            async def subject() -> None:
+                for _ in range(times):
+                    await run(batch)
 
-        id = "P9" if count >= 1000 else "P10"
-        figure = ratio(loop.runs(subject), loop.runs(base))
-        return Row(id=id, what=what, ratio=figure, goal=goal)
+            async def base() -> None:
+                for _ in range(times):
+                    await floor(batch)
 
-    made = [
-        measured("run of 1,000", plain.run, 1000, 1.1),
-        measured("run of 10,000", plain.run, 10_000, 1.1),
-        measured("every event of 1,000", events, 1000, 1.5),
-        measured("run of 1,000 with computed uses", using.run, 1000, 1.9),
-        measured("run of 64", plain.run, 64, 1.4),
-        measured("run of 8", plain.run, 8, 3),
-    ]
-    loop.close()
-    return made
+            id = "P9" if count >= 1000 else "P10"
+            figure = ratio(loop.runs(subject), loop.runs(base))
+            return Row(id=id, what=what, ratio=figure, goal=goal)
+
+        return [
+            measured("run of 1,000", plain.run, 1000, 1.1),
+            measured("run of 10,000", plain.run, 10_000, 1.1),
+            measured("every event of 1,000", events, 1000, 1.5),
+            measured("run of 1,000 with computed uses", using.run, 1000, 1.9),
+            measured("run of 64", plain.run, 64, 1.4),
+            measured("run of 8", plain.run, 8, 3),
+        ]
 
 
 if __name__ == "__main__":
