@@ -116,24 +116,28 @@ def _check_size(schema: object, limits: Limits) -> None:
     Python lets one object stand in many places, so a few objects can be billions of values; and
     how deep its writer goes before it gives up is another number in each version.
     """
-    left, length = limits.nodes, limits.schema_bytes
-    stack: list[tuple[object, int]] = [(schema, 1)]
-    while stack:
-        item, depth = stack.pop()
-        left -= 1
-        if isinstance(item, str):
-            length -= len(item)
-        elif is_object(item):
-            stack.extend((part, depth + 1) for part in item.values())
-        elif is_array(item):
-            stack.extend((part, depth + 1) for part in item)
-        if depth > limits.depth and isinstance(item, dict | list):
+    left, length, depth = limits.nodes, limits.schema_bytes, 0
+    level = [schema]
+    while level:
+        depth += 1
+        left -= len(level)
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, str):
+                length -= len(item)
+            elif is_object(item):
+                below.extend(item.values())
+            elif is_array(item):
+                below.extend(item)
+            if len(below) > left or length < 0:
+                most = f"{limits.schema_bytes} bytes" if length < 0 else f"{limits.nodes} values"
+                raise InvalidSchema(
+                    f"the schema has more than {most}; make it smaller, or raise the limit in "
+                    "`Limits`"
+                )
+        if depth > limits.depth and any(isinstance(item, dict | list) for item in level):
             raise _too_deep(limits)
-        if left < 0 or length < 0:
-            most = f"{limits.nodes} values" if left < 0 else f"{limits.schema_bytes} bytes"
-            raise InvalidSchema(
-                f"the schema has more than {most}; make it smaller, or raise the limit in `Limits`"
-            )
+        level = below
 
 
 def _too_deep(limits: Limits) -> InvalidSchema:
