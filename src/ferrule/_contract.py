@@ -148,6 +148,7 @@ class Contract:
         "_argument_bytes",
         "_decode",
         "_definition",
+        "_fingerprint",
         "_hints",
         "_is_valid",
         "_listed",
@@ -188,6 +189,7 @@ class Contract:
         self._quick: type[object] | None = getattr(decode, "quick", None)
         self._restore: Restore | None = getattr(decode, "restore", None)
         self._hints = dict(hints or {})
+        self._fingerprint: str | None = None
         # Characters of a text that is small enough, whatever they are, if a text alone is enough.
         self._short = -1 if self._output else limits.output_bytes // 4
         self._argument_bytes = limits.argument_bytes
@@ -204,7 +206,9 @@ class Contract:
     @property
     def fingerprint(self) -> str:
         """The identity that approvals and locks use (CONTRACT DEF-3)."""
-        return fingerprint(self._definition, origin=self.origin, hints=self._hints)
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self._definition, origin=self.origin, hints=self._hints)
+        return self._fingerprint
 
     def admit(self, call: ToolCall) -> Invocation:
         """

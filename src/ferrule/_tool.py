@@ -25,7 +25,7 @@ from ferrule._definition import Definition
 from ferrule._hidden import Hidden
 from ferrule._near import shown
 from ferrule._outcome import StillRunning
-from ferrule._requests import InputRequest
+from ferrule._requests import Approval, InputRequest
 from ferrule._traits import Traits
 from ferrule._value import Value, unicode
 from ferrule.errors import FerruleError, InvalidCall, InvalidTool, Problem
@@ -84,7 +84,11 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         session: What the host calls the conversation, as it said.
         threads: How an executor watches the call when it runs in a thread.
         inject: What a harness gives its tools: each name a value, or a function of the context.
-        given: What a binding made of it for this call, by the parameter's name.
+        approvals: What people answered to the guards of this call.
+        patience: Seconds that each policy, provider and trait function may take.
+        traits: What the tool says of itself for these arguments, if its functions were asked.
+        given: What a binding made of `inject` for this call, by the parameter's name.
+        passed: The guards that a permit says have allowed this leg.
     """
 
     call: ToolCall
@@ -95,14 +99,18 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     _idempotency_key: str | None = None
     _on_progress: "OnProgress | None" = None
     _recorder: "Recorder | None" = None
+    approvals: tuple[Approval, ...] = ()
+    patience: float = 30.0
     threads: Threads | None = None
+    traits: Traits | None = None
     given: Mapping[str, object] = _NOTHING
+    passed: tuple[object, ...] = ()
     _cancelled: bool = False
     _ended: bool = False
     _last: float | None = None
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913  # each by keyword; a context is what a call is told of
         cls,
         call: ToolCall,
         *,
@@ -113,6 +121,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         session: object = None,
         idempotency_key: str | None = None,
         number: int = 1,
+        approvals: Iterable[Approval] = (),
     ) -> "Context":
         """
         Return the context of one leg of `call`, for those who drive calls themselves.
@@ -126,8 +135,22 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
             session: What conversation this is.
             idempotency_key: The same for every leg and replay of a logical call; made if left out.
             number: Which leg this is.
+            approvals: What people answered to the guards of this call.
         """
-        return cls(call, number, caller, session, inject, idempotency_key, on_progress, recorder)
+        return cls(
+            call,
+            number,
+            caller,
+            session,
+            inject,
+            idempotency_key,
+            on_progress,
+            recorder,
+            tuple(approvals) if approvals else (),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Context of leg {self.leg} of call {self.call_id!r} to {self.tool!r}>"
 
     @classmethod
     def current(cls) -> "Context":
