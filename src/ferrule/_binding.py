@@ -139,15 +139,17 @@ class Binding:
                 given is not to be had; or a path that leaves its root.
             AuthorizationError: a policy could not decide.
         """
-        self.check(invocation)
+        ours = type(invocation) is Invocation and invocation[0] is self.contract
+        if not ours or self._life.closed:
+            self.check(invocation)  # Says why not; looked at here, as most tools have no more.
         injected = _NOTHING
         if self.asks:
             injected = await self._injected(context)
             self._given(invocation, injected)
-            if self.guards:
-                refused = await refusal(self.guards, invocation, context, self.traits)
-                if refused is not None:
-                    return refused
+        if self.guards:
+            refused = await refusal(self.guards, invocation, context, self.traits)
+            if refused is not None:
+                return refused
         return _new(Permit, (self, invocation, context.leg, [injected]))
 
     async def call(
@@ -247,8 +249,10 @@ class Binding:
             )
         if self._life.closed:
             raise InvalidCall("unavailable")
-        context.given = self._given(invocation, permit[3].pop())
-        context.passed = self.guards
+        injected = permit[3].pop()
+        if self.asks:
+            context.given = self._given(invocation, injected)
+            context.passed = self.guards
 
     async def _injected(self, context: Context) -> dict[str, object]:
         """Ask the harness for what the tool's parameters are to be given."""

@@ -486,7 +486,9 @@ class Batch:
         if not self._unsettled:
             self._make_room()
         if job.its_turn and self._schedule is not None and not self._stopping:
-            self._line_up(self._schedule.finish(job.index))
+            following = self._schedule.finish(job.index)
+            if following:
+                self._line_up(following)
         job.invocation = job.binding = job.context = job.permit = None
         if self._listening:
             self._tell(Finished(index=job.index, call=job.call, outcome=outcome))

@@ -121,7 +121,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         session: object = None,
         idempotency_key: str | None = None,
         number: int = 1,
-        approvals: Iterable[Approval] = (),
+        approvals: tuple[Approval, ...] = (),
     ) -> "Context":
         """
         Return the context of one leg of `call`, for those who drive calls themselves.
@@ -146,7 +146,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
             idempotency_key,
             on_progress,
             recorder,
-            tuple(approvals) if approvals else (),
+            approvals,
         )
 
     def __repr__(self) -> str:
