@@ -21,7 +21,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("_content", "_hidden", "_traits"),
     ("_calls", "_failure"),
     ("schema",),
-    ("_decisions", "_definition", "_leniency", "_requests"),
+    ("_decisions", "_decode", "_definition", "_leniency", "_requests"),
     ("_contract", "_diff", "_outcome", "_returns"),
     ("_tool",),
     ("_step", "_wrapper"),
@@ -72,7 +72,7 @@ LATE = {"schema._families": "ferrule.schema.", "cli._app": "ferrule.cli."}
 """Who may import late, and how the constant name begins that it may import (rule 8)."""
 
 BROAD = {
-    "Exception": {"_contain"},
+    "Exception": {"_binding", "_contain"},  # the first looks at what a tool raised and lets it go
     "BaseException": {"_contain", "_executor"},  # `carry` is the executor's half in a thread
     "everything": set[str](),
 }

@@ -12,7 +12,7 @@ from ferrule._content import Record, Result
 from ferrule._contract import Contract, Decode, Invocation, Sealed
 from ferrule._decisions import Deny
 from ferrule._definition import Definition
-from ferrule._failure import Failure
+from ferrule._failure import classify
 from ferrule._guard import Guard, refusal, rejected
 from ferrule._ijson import Limits, canonical
 from ferrule._requests import Approval, InputRequest
@@ -185,8 +185,9 @@ class Binding:
         token = running.set(context)
         try:
             result = await self.tool.call(invocation, context)
-        except Failure as failure:
-            if isinstance(failure.details, Record):
+        except Exception as error:
+            failure = classify(error)
+            if failure is not None and isinstance(failure.details, Record):
                 await context.keep(failure.details)
             raise
         finally:

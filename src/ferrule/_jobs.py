@@ -30,14 +30,15 @@ class Job:
         traits: What the tool says of this call, where a guard is to see it; `None` where no trait
             is a function of the arguments.
         its_turn: Whether no earlier call holds it back.
+        behind: The call whose end gave it its turn.
         dispatched: Whether its tool may have begun.
         unread: The newest progress that no reader has taken.
         outcome: How it ended, once it has.
     """
 
     __slots__ = (
-        "binding", "call", "context", "dispatched", "index", "invocation", "its_turn", "leg",
-        "outcome", "permit", "permitted", "replay", "traits", "unread", "uses",
+        "behind", "binding", "call", "context", "dispatched", "index", "invocation", "its_turn",
+        "leg", "outcome", "permit", "permitted", "replay", "traits", "unread", "uses",
     )  # fmt: skip
 
     def __init__(self, index: int, given: object) -> None:
@@ -57,6 +58,7 @@ class Job:
         self.uses: tuple[Use, ...] | None = ()
         self.permitted = True
         self.its_turn = False
+        self.behind: int | None = None
         self.dispatched = False
         self.unread: Progress | None = None
         self.outcome: Outcome | None = None
