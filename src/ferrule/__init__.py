@@ -38,7 +38,7 @@ from ferrule._registry import Binding, Permit, Registry, Source, bind
 from ferrule._requests import InputRequest
 from ferrule._step import Step, decode
 from ferrule._tool import Context, OnProgress, Progress, RawTool, Recorder, Tool
-from ferrule._traits import Replay, Shared, TraitFields, Traits, Use
+from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
 from ferrule.errors import (
     AuthorizationError,
     DeclarationError,
@@ -91,6 +91,7 @@ __all__ = (
     "InvalidTool",
     "InvalidValue",
     "Invocation",
+    "Leniency",
     "Limits",
     "Link",
     "OnDispatch",

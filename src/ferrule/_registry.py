@@ -239,7 +239,14 @@ def _bind(tool: Tool, origin: str, limits: Limits, life: Life) -> Binding:
         what = f"{type(tool).__name__} cannot be read as a tool"
         raise InvalidTool(f"{what}: {message_of(done.error)}") from done.error
     definition, traits, decode = done
-    contract = Contract(definition, decode=decode, hints=traits.hints, origin=origin, limits=limits)
+    contract = Contract(
+        definition,
+        decode=decode,
+        hints=traits.hints,
+        leniency=traits.leniency,
+        origin=origin,
+        limits=limits,
+    )
     return Binding(contract, tool, traits, life)
 
 
