@@ -3,9 +3,9 @@ Broken JSON in, text of the same content out: json_repair proposes, this room de
 
 A repair that guesses is worse than a refusal: of a text that breaks off it makes a call with fewer
 arguments, and of `{'a', 'b'}` a list. So the rule is what a person could check by eye. A repair may
-change how a text is written and never what it says. Both texts are cut into tokens: brackets,
-colons, commas, strings, numbers, `true`, `false` and `null`. They must be the same, one by one and
-in order, where
+change how a text is written and never what it says. A text is cut into tokens (brackets, colons,
+commas, strings, numbers, `true`, `false`, `null`), json_repair is given them in JSON's spelling,
+and what it proposes must have the same tokens, one by one and in order, where
 
 - a string is its characters, whatever quotes and escapes it stands in; a plain word is one where a
   member's name stands;
@@ -13,11 +13,13 @@ in order, where
 - white space, also as a literal `\n`, and a fence of Markdown around the whole say nothing;
 - a comma may go in front of a closing bracket, and may come between two members of an object.
 
-What is no token (a byte string, a set, a complex number, a call, a string without an end, `NaN`)
-is not repaired. What breaks off lacks a bracket, and what repeats a name loses one: neither is
+What is no token (a byte string, a complex number, a call, a comment, a string without an end, an
+escape that JSON and Python read differently, `NaN`) is not repaired. A text that breaks off lacks
+a bracket, a set lacks colons, and of a repeated name one is lost: not the same tokens, so none is
 repaired. Nothing is evaluated.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain, repeat
@@ -27,11 +29,15 @@ import json_repair
 
 from ferrule._contain import Broke, contain
 
-LONGEST = 1 << 16
-"""Characters of a text that is repaired: a quarter of a second of json_repair at the worst."""
+LONGEST = 1 << 15
+"""Characters of a text that is repaired: half a second at the worst that was found."""
 
-Token: TypeAlias = tuple[str, object]
-"""A kind, and what the token says."""
+Token: TypeAlias = tuple[str, str | float | bool | None]
+"""
+A kind, and what the token says.
+
+The kind tells apart what is equal in Python: `1`, `1.0` and `True`.
+"""
 
 
 def mended(text: str) -> str | None:
@@ -43,7 +49,7 @@ def mended(text: str) -> str | None:
     written = None if len(text) > LONGEST else _tokens(_unfenced(text))
     if written is None:
         return None
-    proposed = contain(_proposed, text)
+    proposed = contain(_proposed, " ".join(map(_spelt, written)))
     if isinstance(proposed, Broke):
         return None
     given = _tokens(proposed)
@@ -52,6 +58,12 @@ def mended(text: str) -> str | None:
 
 def _proposed(text: str) -> str:
     return json_repair.repair_json(text)
+
+
+def _spelt(token: Token) -> str:
+    """Return a token as JSON spells it: of other quotes json_repair makes its strangest guesses."""
+    kind, said = token
+    return str(said) if kind == "mark" else json.dumps(said, ensure_ascii=False)
 
 
 _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
@@ -82,9 +94,10 @@ _LITERALS: Mapping[str, Token] = {
     "null": ("literal", None),
     "None": ("literal", None),
 }
+_END: Token = ("end", None)
 _COMMA: Token = ("mark", ",")
 _COLON: Token = ("mark", ":")
-_OPENERS = (("mark", "{"), ("mark", "["))
+_OPEN = (("mark", "{"), ("mark", "["), _COMMA)
 _CLOSERS = (("mark", "}"), ("mark", "]"))
 _DIGITS = 400
 """Characters of a number; what is finite as a double needs fewer, if it is written sensibly."""
@@ -105,7 +118,7 @@ def _tokens(text: str) -> list[Token] | None:
             tokens.append(token)
         elif kind != "space":
             return None
-    return _settled(tokens)
+    return _named(_needed(tokens))
 
 
 def _token(kind: str, written: str) -> Token | None:
@@ -121,20 +134,25 @@ def _token(kind: str, written: str) -> Token | None:
     return ("integer", int(written)) if written.lstrip("-").isdigit() else ("float", float(written))
 
 
-def _settled(tokens: list[Token]) -> list[Token] | None:
-    """Read words as names, and leave out commas in front of closers; no other word has a place."""
-    settled: list[Token] = []
-    nothing: Token = ("end", None)
-    for before, token, after in zip(
-        [nothing, *tokens], tokens, [*tokens[1:], nothing], strict=False
-    ):
+def _named(tokens: list[Token]) -> list[Token] | None:
+    """Read words as names; `None` if one stands elsewhere."""
+    named: list[Token] = []
+    for token, after in _with_next(tokens):
         kind, said = token
-        if token == _COMMA and after in _CLOSERS and before not in (*_OPENERS, _COMMA):
-            continue
         if kind == "word" and after != _COLON:
             return None
-        settled.append(("string", said) if kind == "word" else token)
-    return settled
+        named.append(("string", said) if kind == "word" else token)
+    return named
+
+
+def _needed(tokens: list[Token]) -> list[Token]:
+    """Leave out commas between a value and a closing bracket."""
+    before = [_END, *tokens]
+    return [
+        token
+        for (token, after), last in zip(_with_next(tokens), before, strict=False)
+        if not (token == _COMMA and after in _CLOSERS and last not in _OPEN)
+    ]
 
 
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -163,7 +181,7 @@ def _characters(written: str) -> str | None:
 
 def _say_the_same(written: list[Token], given: list[Token]) -> bool:
     """Say whether `given` has the tokens of `written`, and besides only commas between members."""
-    ours = _with_next(written)
+    ours = chain(_with_next(written), repeat((_END, _END)))
     token, after = next(ours)
     for other in given:
         if token == other:
@@ -173,8 +191,5 @@ def _say_the_same(written: list[Token], given: list[Token]) -> bool:
     return token == _END
 
 
-_END: Token = ("end", None)
-
-
 def _with_next(tokens: list[Token]) -> Iterator[tuple[Token, Token]]:
-    return zip(chain(tokens, repeat(_END)), chain(tokens[1:], repeat(_END)), strict=False)
+    return zip(tokens, [*tokens[1:], _END], strict=False)
