@@ -208,6 +208,7 @@ MADE: list[str] = []
         "{'a': .5}",
         "{'a': 1 000}",
         r"{'a': '\x41'}",
+        r"{'a': 'x\/y'}",
         r"{'a': 'C:\dir'}",
         "{True: 1}",
         "{1: 2}",
@@ -280,6 +281,7 @@ REPAIRED: list[tuple[str, object, object, object]] = [
     ("numbers_in_string", NUMBER, "-1.5e-3", -0.0015),
     ("numbers_in_string", {"type": ["null", "number"]}, "0", 0),
     ("numbers_in_string", {"enum": [1, 2]}, "2", 2),
+    ("numbers_in_string", {"type": "integer", "enum": [5.0]}, "5", 5),
     ("numbers_in_string", {"anyOf": [INTEGER, {"const": "auto"}]}, "5", 5),
     ("numbers_in_string", {"enum": [2**70]}, str(2**70), 2**70),
     ("booleans_in_string", BOOLEAN, "true", True),
@@ -306,7 +308,7 @@ def test_a_text_becomes_the_declared_value(
 
 NOT_REPAIRED: list[tuple[object, object]] = [
     *((INTEGER, text) for text in ("", " 5", "5 ", "+5", "0x5", "1_0", "05", "5.", ".5", "\u0665")),
-    *((INTEGER, text) for text in ("5.5", "1e-1", "9007199254740994.0", "five", "true", "[5]")),
+    *((INTEGER, text) for text in ("five", "true", "null", "[5]", "{}")),
     *((NUMBER, text) for text in ("NaN", "Infinity", "-inf", "1e400", "1,5", "0b1")),
     *((BOOLEAN, text) for text in ("True", "FALSE", "yes", "no", "0", "1", "", " true", "on")),
     *((BOOLEAN, number) for number in (0, 1, 0.0)),
@@ -328,9 +330,17 @@ def test_what_is_not_exactly_the_json_of_it_is_refused(schema: object, written: 
     """ADM-2, JSON-1: the grammar of JSON and no other; only text and null are ever repaired."""
     declared = properties(x=schema) | {"required": ["x"]}
 
-    assert refused(contract_of(declared, EVERYTHING), {"x": written}).startswith(
-        "invalid arguments: x: expected "
-    )
+    said = refused(contract_of(declared, EVERYTHING), {"x": written})
+    assert said.startswith("invalid arguments: x: expected ")
+    assert said == refused(contract_of(declared, Leniency()), {"x": written})
+
+
+@pytest.mark.parametrize("written", ["5.5", "1e-1", "9007199254740994.0"])
+def test_a_number_in_text_is_judged_as_the_number(written: str) -> None:
+    """JSON-2, AR-08: an integer is whole and exact, and a model reads why its number is not."""
+    contract = contract_of(properties(x=INTEGER), EVERYTHING)
+
+    assert refused(contract, {"x": written}) == refused(contract, f'{{"x": {written}}}')
 
 
 def test_text_in_text_is_read_once() -> None:
@@ -494,6 +504,21 @@ def test_where_two_alternatives_are_left_nothing_is_repaired() -> None:
     assert admitted(contract, {"x": {"m": "6"}}).arguments == {"x": {"m": 6}}
 
 
+def test_an_alternative_goes_only_if_it_surely_refuses() -> None:
+    """ADM-2: a closed one takes no other names, but for those that its patterns take."""
+    closed = properties(n=INTEGER)
+    other = properties(n=STRING, m=BOOLEAN)
+    contract = contract_of(properties(x={"anyOf": [closed, other]}), EVERYTHING)
+    assert admitted(contract, {"x": {"n": "5", "m": "true"}}).arguments == {
+        "x": {"n": "5", "m": True}
+    }
+
+    patterned = closed | {"patternProperties": {"^p": INTEGER}}
+    needing = {"type": "object", "required": ["z"]}
+    contract = contract_of(properties(x={"anyOf": [patterned, needing]}), EVERYTHING)
+    assert admitted(contract, {"x": {"p1": "5"}}).arguments == {"x": {"p1": 5}}
+
+
 @pytest.mark.parametrize(
     ("schema", "path"),
     [
@@ -513,6 +538,15 @@ def test_where_two_alternatives_are_left_nothing_is_repaired() -> None:
                 "properties": {"x": {"type": "array", "items": [INTEGER, {"type": "string"}]}},
             },
             "x[0]",
+        ),
+        (
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "type": "object",
+                "properties": {"x": {"$ref": "#/definitions/n", "anyOf": [STRING]}},
+                "definitions": {"n": INTEGER},
+            },
+            "x",
         ),
         (
             {
@@ -612,7 +646,14 @@ def test_the_repaired_arguments_are_within_the_limits() -> None:
     contract = contract_of(schema, EVERYTHING, limits)
 
     assert admitted(contract, {"x": "[[[]]]"}).arguments == {"x": [[[]]]}
-    refused(contract, {"x": "[[[[]]]]"})
+    assert refused(contract, {"x": "[[[[]]]]"}) == (
+        "invalid arguments: x: expected array, got string"
+    )
+    nested = contract_of(properties(x={"$ref": "#"}), EVERYTHING, Limits(depth=3))
+    assert admitted(nested, {"x": {"x": "{}"}}).arguments == {"x": {"x": {}}}
+    assert refused(nested, {"x": {"x": {"x": "{}"}}}) == (
+        "invalid arguments: x.x.x: expected object, got string"
+    )
     assert len(cast("list[int]", admitted(contract, {"x": f"[{'0,' * 17}0]"}).arguments["x"])) == 18
     assert refused(contract, {"x": f"[{'0,' * 18}0]"}).startswith("too large: ")
     assert refused(contract, json.dumps({"x": "[" * 50})).startswith("invalid arguments: x: ")
@@ -659,6 +700,7 @@ def test_a_typed_decoder_judges_the_repaired_arguments() -> None:
         ('{a: 1, _b2: "c"}', {"a": 1, "_b2": "c"}),
         ('{"a": 1 "b": 2}', {"a": 1, "b": 2}),
         ('{"a": [1, 2, ], "b": {"c": null, }, }', {"a": [1, 2], "b": {"c": None}}),
+        (r'{"a": "x\/y", }', {"a": "x/y"}),
         ('{"a": "x\ny\tz"}', {"a": "x\ny\tz"}),
         ('```json\n{"a": 1}\n```', {"a": 1}),
         (r'{\n  "a": "x\ny"\n}', {"a": "x\ny"}),
@@ -706,6 +748,8 @@ def test_what_is_said_stays_and_how_it_is_written_changes(
         '{, "path": "a"}',
         '{"path": ["a" "b"]}',
         '{"path": "say "hi" now"}',
+        '{"path": "say ""hi": 1}',
+        '{"path": "say "hi: 1}',
         '{"path": "/a", "path": "/b"}',
         "{'path': '/a', 'path': '/b'}",
         "{'path': NaN}",
@@ -740,6 +784,7 @@ def test_what_is_too_large_is_not_repaired() -> None:
 
     assert refused(contract, f"{{'a': '{'x' * 100}'}}").startswith("too large: ")
     assert refused(contract, "{'a': [[[1]]]}").startswith("too large: ")
+    assert refused(contract, f"{{'a': {' ' * 100} 1}}").startswith("too large: ")
     assert refused(open_to(EVERYTHING), f"{{'a': '{'x' * (1 << 15)}'}}").startswith("invalid json")
     assert admitted(open_to(EVERYTHING), f"{{'a': '{'x' * 30_000}'}}").repairs
 
@@ -945,3 +990,9 @@ def test_hostile_arguments_end() -> None:
     tagged = [{"k": index % 500, "n": "5"} for index in range(5_000)]
     assert len(admitted(wide, {"x": tagged[:100]}).repairs) == 100
     assert refused(wide, {"x": tagged}).startswith("invalid arguments: ")
+
+    patterns: dict[str, object] = {f"^x{index}": INTEGER for index in range(100)}
+    patterned = contract_of({"type": "object", "patternProperties": patterns}, EVERYTHING)
+    names = {f"x{index}": "5" for index in range(5_000)}
+    assert len(admitted(patterned, dict(list(names.items())[:1_000])).repairs) == 1_000
+    assert refused(patterned, names).startswith("invalid arguments: ")

@@ -11,7 +11,7 @@ and what it proposes must have the same tokens, one by one and in order, where
   member's name stands;
 - `True`, `False` and `None` are how Python spells the three;
 - white space, also as a literal `\n`, and a fence of Markdown around the whole say nothing;
-- a comma may go in front of a closing bracket, and may come between two members of an object.
+- a comma may go in front of a closing bracket, and may come between two members that stand apart.
 
 What is no token (a byte string, a complex number, a call, a comment, a string without an end, an
 escape that JSON and Python read differently, `NaN`) is not repaired. A text that breaks off lacks
@@ -99,30 +99,31 @@ _COMMA: Token = ("mark", ",")
 _COLON: Token = ("mark", ":")
 _OPEN = (("mark", "{"), ("mark", "["), _COMMA)
 _CLOSERS = (("mark", "}"), ("mark", "]"))
+_BETWEEN = ("mark", "space")
 _DIGITS = 400
 """Characters of a number; what is finite as a double needs fewer, if it is written sensibly."""
 
 
 def _tokens(text: str) -> list[Token] | None:
-    """Return what a text says; `None` if a part of it is no token."""
+    """Return what a text says; `None` if a part of it is no token, or two of them touch."""
     tokens: list[Token] = []
-    position = 0
+    position, before = 0, "space"
     while position < len(text):
         found = _TOKEN.match(text, position)
-        if found is None:
+        kind = (found and found.lastgroup) or ""
+        if found is None or not (kind in _BETWEEN or before in _BETWEEN):
             return None
-        position = found.end()
-        kind = found.lastgroup or ""
-        token = None if kind == "space" else _token(kind, found[0])
-        if token is not None:
+        position, before = found.end(), kind
+        token = _token(kind, found[0])
+        if token is None:
+            return None
+        if kind != "space":
             tokens.append(token)
-        elif kind != "space":
-            return None
     return _named(_needed(tokens))
 
 
 def _token(kind: str, written: str) -> Token | None:
-    if kind == "mark":
+    if kind in _BETWEEN:
         return kind, written
     if kind == "word":
         return _LITERALS.get(written, (kind, written))

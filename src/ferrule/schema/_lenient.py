@@ -30,7 +30,7 @@ from ferrule.schema._explain import Explainer
 from ferrule.schema._foreign import read
 from ferrule.schema._plan import Members
 from ferrule.schema._unions import followed, tags
-from ferrule.schema._words import is_integer, key, type_of, types_in
+from ferrule.schema._words import key, type_of, types_in
 
 STEPS = 200_000
 """Pairs of schema and value that one repair looks at."""
@@ -292,9 +292,7 @@ class _Walk:
         if not (self._leniency.null_is_default and place.optional):
             return False
         types = self._lenient.types(place.schemas)
-        if not types or "null" in types:
-            return False
-        return not self._lenient.accepts(place.schemas, None)
+        return bool(types) and "null" not in types
 
     def _meant(self, text: str, place: _Place) -> tuple[str, object] | None:
         """Return what a text was meant to be where no text can stand, and which repair that is."""
@@ -311,8 +309,7 @@ class _Walk:
     def _number(self, text: str, types: frozenset[str], _: _Place) -> object:
         if not types & _NUMBERS or not _NUMBER.fullmatch(text):
             return None
-        value = self._read(text, self._lenient.limits)
-        return value if "number" in types or is_integer(value) else None
+        return self._read(text, self._lenient.limits)
 
     def _json(self, text: str, types: frozenset[str], place: _Place) -> object:
         if place.in_text or not text.lstrip(" \t\r\n").startswith(("[", "{")):
