@@ -283,6 +283,7 @@ REPAIRED: list[tuple[str, object, object, object]] = [
     ("numbers_in_string", {"enum": [1, 2]}, "2", 2),
     ("numbers_in_string", {"type": "integer", "enum": [5.0]}, "5", 5),
     ("numbers_in_string", {"anyOf": [INTEGER, {"const": "auto"}]}, "5", 5),
+    ("numbers_in_string", {"anyOf": [False, INTEGER]}, "5", 5),
     ("numbers_in_string", {"enum": [2**70]}, str(2**70), 2**70),
     ("booleans_in_string", BOOLEAN, "true", True),
     ("booleans_in_string", BOOLEAN, "false", False),
@@ -420,6 +421,7 @@ ALSO_TEXT: list[object] = [
     {"anyOf": [INTEGER, BOOLEAN, {"type": "object"}, INTEGERS, STRING]},
     {"oneOf": [{"type": ["integer", "boolean", "object", "array"]}, {"$ref": "#/$defs/text"}]},
     {"anyOf": [INTEGER, {"allOf": [{}, {"$ref": "#/$defs/text"}]}]},
+    {"anyOf": [INTEGER, True]},
     {"not": INTEGER},
     {"$ref": "#/$defs/text"},
     {"enum": [5, False, *TEXTS]},
@@ -512,6 +514,10 @@ def test_an_alternative_goes_only_if_it_surely_refuses() -> None:
     assert admitted(contract, {"x": {"n": "5", "m": "true"}}).arguments == {
         "x": {"n": "5", "m": True}
     }
+
+    anything = {"anyOf": [closed, {"$ref": "#/$defs/any", "required": ["z"]}]}
+    contract = contract_of(properties(x=anything) | {"$defs": {"any": True}}, EVERYTHING)
+    assert refused(contract, {"x": {"n": "5"}})
 
     patterned = closed | {"patternProperties": {"^p": INTEGER}}
     needing = {"type": "object", "required": ["z"]}
@@ -755,6 +761,7 @@ def test_what_is_said_stays_and_how_it_is_written_changes(
         "{'path': NaN}",
         "{'path': 1e400}",
         "{'path': " + "9" * 400 + "}",
+        "{'path': " + "9" * 5_000 + "}",
         r"{'path': '\ud800'}",
         "\ufeff{'path': 'a'}",
         "{'path': 'a'; 'b': 1}",
@@ -787,6 +794,8 @@ def test_what_is_too_large_is_not_repaired() -> None:
     assert refused(contract, f"{{'a': {' ' * 100} 1}}").startswith("too large: ")
     assert refused(open_to(EVERYTHING), f"{{'a': '{'x' * (1 << 15)}'}}").startswith("invalid json")
     assert admitted(open_to(EVERYTHING), f"{{'a': '{'x' * 30_000}'}}").repairs
+    deep = contract_of({"type": "object"}, EVERYTHING, Limits(depth=512))
+    assert refused(deep, f'{{"a": 1 "b": {"[" * 500}{"]" * 500}}}').startswith("invalid json: ")
 
 
 def test_without_the_package_a_tool_that_needs_it_is_refused_when_bound() -> None:
@@ -996,3 +1005,8 @@ def test_hostile_arguments_end() -> None:
     names = {f"x{index}": "5" for index in range(5_000)}
     assert len(admitted(patterned, dict(list(names.items())[:1_000])).repairs) == 1_000
     assert refused(patterned, names).startswith("invalid arguments: ")
+
+    parts = [{"items": INTEGER}] * 10
+    listed = contract_of(properties(x={"type": "array", "allOf": parts}), EVERYTHING)
+    assert len(admitted(listed, {"x": ["5"] * 10_000}).repairs) == 10_000
+    assert refused(listed, {"x": ["5"] * 30_000}).startswith("invalid arguments: ")
