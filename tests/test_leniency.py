@@ -18,11 +18,13 @@ from ferrule import (
     Definition,
     Executor,
     InvalidCall,
+    InvalidTool,
     InvalidValue,
     Invocation,
     Leniency,
     Limits,
     RawTool,
+    Registry,
     Rejected,
     Repair,
     Tool,
@@ -33,6 +35,7 @@ from ferrule import (
     tool,
 )
 from ferrule.schema import compile
+from support import raw
 
 NAMES = Leniency.__struct_fields__
 EVERYTHING = Leniency(**dict.fromkeys(NAMES, True))
@@ -829,6 +832,21 @@ except InvalidTool as error:
         "tool `broken` has broken JSON repaired by json-repair, which is not here; "
         "pip install 'ferrule[repair]', or leave out `broken_json` from its leniency"
     )
+
+
+def test_the_package_is_asked_for_at_the_bind_that_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ARCHITECTURE rule 8: the late import stands there, and a registry names the tool by place."""
+    monkeypatch.setitem(sys.modules, "json_repair", None)
+    monkeypatch.delitem(sys.modules, "ferrule._mend", raising=False)
+    tools = [raw("a", lambda _, __: None), raw("b", lambda _, __: None, leniency=EVERYTHING)]
+
+    with pytest.raises(
+        InvalidTool, match=r"^tools\[1\]: tool `b` .*pip install 'ferrule\[repair\]'"
+    ):
+        Registry(tools)
+    assert len(Registry(tools[:1])) == 1
 
 
 # ---- for any arguments ---------------------------------------------------------------------------
