@@ -43,7 +43,7 @@ from ferrule._registry import Registry, Source
 from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
 from ferrule._step import Step
 from ferrule._tool import Asker, Context, OnProgress, Progress, RawTool, Recorder, Tool
-from ferrule._traits import Replay, Shared, TraitFields, Traits, Use
+from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
 from ferrule._wrapper import Wrapper, capability, unwrap
 from ferrule.errors import (
     AuthorizationError,
@@ -111,6 +111,7 @@ __all__ = (
     "InvalidWrappingChain",
     "Invocation",
     "Leg",
+    "Leniency",
     "Limits",
     "Link",
     "OnDispatch",

@@ -325,7 +325,14 @@ def bind_within(tool: Tool, origin: str, limits: Limits, life: Life) -> Binding:
             raise decode.error
         what = f"the validator of tool `{definition.name}` cannot be had"
         raise InvalidTool(f"{what}: {message_of(decode.error)}") from decode.error
-    contract = Contract(definition, decode=decode, hints=traits.hints, origin=origin, limits=limits)
+    contract = Contract(
+        definition,
+        decode=decode,
+        hints=traits.hints,
+        leniency=traits.leniency,
+        origin=origin,
+        limits=limits,
+    )
     return Binding(contract, tool, traits, life)
 
 
