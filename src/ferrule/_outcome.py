@@ -256,7 +256,11 @@ class StillRunning(FerruleError):
     """A thread was told to stop and did not end in time; it may still be at work."""
 
     def __str__(self) -> str:
-        return "the thread of the call did not end in time"
+        return "the thread or process of the call did not end in time"
+
+
+class Crashed(FerruleError):
+    """The process of a call ended without a word, or by `SystemExit` and the like."""
 
 
 def outcome_of(
@@ -353,7 +357,7 @@ class _Raised(msgspec.Struct, frozen=True):
                 return Failed(Failure(_message(link), cause=error), tool=self.tool)
         if stopped:
             return self.unknown("cancelled")
-        if not isinstance(error, Exception):
+        if isinstance(error, Crashed) or not isinstance(error, Exception):
             return self.unknown("crashed")
         if replay == "safe":
             return self._private_failure()
