@@ -52,9 +52,10 @@ class Dedicated:
         self._send(cast("_Errand[object]", errand))
         context.when_stopped(errand.withdraw)
         try:
-            return errand.given(await watched(context, errand.wait))
+            await watched(context, errand.wait)
         finally:
             context.when_stopped(None)
+        return errand.given()
 
     async def aclose(self, close: Close | None) -> None:
         """
@@ -142,7 +143,7 @@ class _Errand(Generic[T]):
         self._end(self._not_reached())
         return True
 
-    def given(self, _: None = None) -> T:
+    def given(self) -> T:
         """Return what the function gave, or raise what it raised."""
         if isinstance(self._done, Threw):
             raise self._done.error

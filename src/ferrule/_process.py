@@ -355,12 +355,14 @@ class _Child:
 async def _started() -> anyio.abc.Process:
     """Start a child, in a session of its own, so that it and what it starts are one group."""
     command = [sys.executable, "-c", _START, *sys.path]
+    reason = ""
     try:
         with anyio.CancelScope(shield=True):  # Half started it could be lost.
             return await anyio.open_process(command, stderr=None, start_new_session=True)
     except OSError as error:
-        # Not `from error`: the tool may have said that the text of such an error is public.
-        raise FerruleError(f"the process of the call could not be started: {error}") from None
+        reason = str(error)
+    # Not `from error`: the tool may have said that the text of such errors is public.
+    raise FerruleError(f"the process of the call could not be started: {reason}")
 
 
 def _read(line: bytes) -> Told | Answer | None:
