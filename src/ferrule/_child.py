@@ -6,6 +6,7 @@ parent says. What a tool prints goes to the parent's standard error, so that not
 ours is in the pipe.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -113,8 +114,9 @@ class _Line:
 
     def _write(self, said: Told | Answer) -> None:
         data = memoryview(json_text(said.to_json()).encode() + b"\n")
-        while data:
-            data = data[os.write(self._up, data) :]
+        with contextlib.suppress(BrokenPipeError):  # The parent is gone; `_listen` hears of it.
+            while data:
+                data = data[os.write(self._up, data) :]
 
 
 def _lines(down: int) -> Iterator[bytes]:

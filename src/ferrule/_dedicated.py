@@ -48,10 +48,10 @@ class Dedicated:
             StillRunning: an executor gave up waiting for a call that has begun.
             InvalidCall: the tool was closed.
         """
-        errand = _Errand(function, context)
-        self._send(cast("_Errand[object]", errand))
-        context.when_stopped(errand.withdraw)
+        errand = _Errand(function, context.tool)
+        context.when_stopped(errand.withdraw)  # At once, if it was told to stop before.
         try:
+            self._send(cast("_Errand[object]", errand))
             await watched(context, errand.wait)
         finally:
             context.when_stopped(None)
@@ -69,7 +69,7 @@ class Dedicated:
         if thread is None:
             await close_with(close)
             return
-        errand = _Errand(close or _nothing)
+        errand = _Errand(close or _nothing, self._name)
         self._errands.put(cast("_Errand[object]", errand))
         self._errands.put(None)
         await errand.ended.wait()
@@ -110,10 +110,10 @@ class _Errand(Generic[T]):
         ended: Set in its loop when it was run or withdrawn.
     """
 
-    def __init__(self, function: Callable[[], T], context: Context | None = None) -> None:
+    def __init__(self, function: Callable[[], T], tool: str) -> None:
         self.ended = anyio.Event()
         self._function = function
-        self._context = context
+        self._tool = tool
         self._variables = variables_for_a_thread()
         self._token = anyio.lowlevel.current_token()
         self._lock = threading.Lock()
@@ -140,7 +140,8 @@ class _Errand(Generic[T]):
         """Have it not run, if it has not begun, and say whether it has not."""
         if not self._take():
             return False
-        self._end(self._not_reached())
+        told = f'tool "{self._tool}" did not run: it was stopped before its thread had come to it'
+        self._end(Threw(Failure(told)))
         return True
 
     def given(self) -> T:
@@ -164,11 +165,8 @@ class _Errand(Generic[T]):
     # ---- in the thread -------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Call the function, unless the call was told to stop before."""
+        """Call the function, unless it was withdrawn."""
         if not self._take():
-            return
-        if self._context is not None and self._context.cancelled:
-            self._end(self._not_reached())
             return
         here.bridge = cast("Bridge", self._wait_for)
         done = self._variables.run(carry, self._function)
@@ -190,9 +188,3 @@ class _Errand(Generic[T]):
         self._done = done
         with contextlib.suppress(RuntimeError):  # The loop has ended meanwhile.
             call_soon(self._token, self.ended.set)
-
-    def _not_reached(self) -> Threw:
-        name = "" if self._context is None else self._context.tool
-        return Threw(
-            Failure(f'tool "{name}" did not run: it was stopped before its thread had come to it')
-        )

@@ -287,8 +287,8 @@ class _Child:
 
     async def _converse(self, process: anyio.abc.Process) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(self._pass_on_stop, process)
             await self._say(process, json_text(self._order.to_json()).encode())
+            group.start_soon(self._pass_on_stop, process)
             while self._answer is None and self._fault is None:
                 said = await self._heard(process)
                 if said is None:
@@ -330,7 +330,8 @@ class _Child:
         """Tell it, and wait for it to end by itself."""
         with anyio.move_on_after(GRACE, shield=True):
             await self._say(process, CANCELLED)
-            await process.wait()
+            while await self._heard(process) is not None:
+                pass
 
     async def _say(self, process: anyio.abc.Process, line: bytes) -> None:
         """Send a line; one that is dead does not hear it, and is found to be dead elsewhere."""
@@ -346,7 +347,7 @@ class _Child:
             with anyio.move_on_after(GRACE):
                 await process.wait()
         if self._answer is None or process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # Nobody is left.
                 os.killpg(process.pid, signal.SIGKILL)
         self._status = await process.wait()
         await process.aclose()
