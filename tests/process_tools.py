@@ -207,6 +207,7 @@ def count(to: int, context: Context) -> str:
 def obedient(note: Path, context: Context) -> str:
     """Go on until told to stop, and leave a note."""
     context.progress(1)
+    context.progress(2)
     pause = threading.Event()
     while not context.cancelled:
         pause.wait(0.001)

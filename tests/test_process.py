@@ -328,13 +328,14 @@ async def test_progress_comes_through_the_pipe_in_order_and_the_last_before_the_
 
 
 async def test_a_process_that_is_told_to_stop_may_end_with_a_result(tmp_path: Path) -> None:
-    """FN-7, CLO-2: `cancelled` goes through the pipe, and what it returns in time stands."""
+    """FN-7, CLO-2, EXE-8: told through the pipe; its newest progress came before, on its own."""
     registry = Registry([process_tools.obedient], grace=PATIENCE)
     call = ToolCall.of("obedient", {"note": str(tmp_path / "note")})
-    async with Executor(registry).batch([call]) as batch:
-        async for event in batch:
-            if isinstance(event, Progressed):
-                break
+    with anyio.fail_after(PATIENCE):
+        async with Executor(registry).batch([call]) as batch:
+            async for event in batch:
+                if isinstance(event, Progressed) and event.progress == 2:
+                    break
 
     assert isinstance(batch.outcomes[0], Completed)
     assert batch.outcomes[0].text == "put away"

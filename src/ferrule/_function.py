@@ -35,12 +35,14 @@ from ferrule._tool import (
     Context,
     Declared,
     Rules,
+    Tool,
     Validate,
     check_parts,
     given,
     in_thread,
 )
 from ferrule._traits import TraitFields, Traits
+from ferrule._wrapper import layers
 from ferrule.errors import DeclarationError, InvalidTool, InvalidValue
 from ferrule.schema import NotStrict, Restore, to_strict
 from ferrule.schema._families import converter
@@ -144,11 +146,20 @@ class FunctionTool(Declared, Generic[P, R]):
             InvalidTool: the tool runs in a process, which could not find it.
         """
         if isinstance(self._where, Elsewhere):
-            self._where.check(self)
+            self._check_found(self._where)
         if self._validate is not None or self._restore is not None:
             return Rules(self._convert, self._validate, self._restore)
         # The conversion knows the generated schema; another one must be asked itself.
         return self._convert if self._generated else self._convert.__call__
+
+    def _check_found(self, where: Elsewhere) -> None:
+        """Refuse a tool that stands elsewhere than where a process will look for it."""
+        found = layers(cast("Tool", where.found))
+        if all(layer is not self for layer in found):
+            raise InvalidTool(
+                f"`{self._definition.name}` runs in a process, which finds it by module and name, "
+                f"and `{where}` is not this tool; write @tool above the function"
+            )
 
     async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
         """Run the function with the typed arguments."""

@@ -31,10 +31,9 @@ from ferrule._ijson import Limits
 from ferrule._outcome import Crashed
 from ferrule._plain import json_text
 from ferrule._requests import InputRequest
-from ferrule._tool import Context, Progress, Threads, Tool, watched
+from ferrule._tool import Context, Progress, Threads, watched
 from ferrule._value import Value
-from ferrule._wrapper import layers
-from ferrule.errors import DeclarationError, FerruleError, InvalidResult, InvalidTool, clip
+from ferrule.errors import DeclarationError, FerruleError, InvalidResult, clip
 
 GRACE = 5.0
 """Seconds for a child to end after it was told, where no executor counts them, and to leave."""
@@ -164,7 +163,6 @@ class Elsewhere:
             raise DeclarationError(f'`{tool}`: run_in="process" needs POSIX; use "thread" here')
         self.module = str(getattr(function, "__module__", None))
         self.name = str(getattr(function, "__qualname__", None))
-        self._tool = tool
         reason = _unfindable(function, self.module, self.name)
         if reason:
             raise DeclarationError(
@@ -172,19 +170,16 @@ class Elsewhere:
                 "plain `def` with @tool above it at the top of a module that can be imported"
             )
 
-    def check(self, tool: Tool) -> None:
-        """
-        Do nothing if module and name lead to `tool`, or to wrappers around it.
+    @property
+    def found(self) -> object:
+        """What module and name lead to in this process, or `None`."""
+        found: object = sys.modules.get(self.module)
+        for step in self.name.split("."):
+            found = getattr(found, step, None)
+        return found
 
-        Raises:
-            InvalidTool: they do not.
-        """
-        found = resolved(sys.modules.get(self.module), self.name)
-        if found is None or all(layer is not tool for layer in layers(cast("Tool", found))):
-            raise InvalidTool(
-                f"`{self._tool}` runs in a process, which finds it by module and name, and "
-                f"`{self.module}.{self.name}` is not this tool; write @tool above the function"
-            )
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
 
     async def run(self, invocation: Invocation, context: Context) -> Result | InputRequest:
         """
@@ -215,13 +210,6 @@ class Elsewhere:
         finally:
             context.when_stopped(None)
         return child.outcome()
-
-
-def resolved(found: object, name: str) -> object:
-    """Return what a dotted name leads to from `found`, or `None`."""
-    for step in name.split("."):
-        found = getattr(found, step, None)
-    return found
 
 
 def _unfindable(function: object, module: str, name: str) -> str:
