@@ -154,6 +154,8 @@ def fail(how: str, context: Context) -> str:
         case "failure":
             private = OSError("private cause")
             raise Failure("It is locked.", details={"lock": 7}, terminate=True) from private
+        case "bare":
+            raise Failure("No.")
         case "rejected":
             raise Failure.rejected("Not you.", cause=OSError("private cause"))
         case "own":

@@ -186,6 +186,14 @@ async def test_a_failure_comes_back_as_one(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.text == ""
 
 
+async def test_a_failure_with_nothing_behind_it_has_no_cause() -> None:
+    """FAIL-1: none is made up on the way."""
+    ended = await outcome(process_tools.fail, {"how": "bare"})
+
+    assert isinstance(ended, Failed)
+    assert (ended.text, ended.failure.cause) == ("Error: No.", None)
+
+
 async def test_a_rejection_comes_back_as_one() -> None:
     """FAIL-1: it says so by its kind."""
     ended = await outcome(process_tools.fail, {"how": "rejected"})

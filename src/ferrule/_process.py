@@ -264,7 +264,7 @@ class _Child:
                 return InputRequest.from_json(request)
             case Refused(failure=written, trace=trace):
                 failure = Failure.from_json(written)
-                failure.cause = _noted(ChildError(str(failure)), trace)
+                failure.cause = _noted(ChildError(str(failure)), trace) if trace else None
                 raise failure
             case Bad(message=message):
                 raise InvalidResult(message)
@@ -378,8 +378,7 @@ def _error(raised: Raised) -> FerruleError:
 
 
 def _noted(error: FerruleError, trace: str) -> FerruleError:
-    if trace:
-        error.add_note(clip(trace, 65_536))
+    error.add_note(clip(trace, 65_536))
     return error
 
 
