@@ -29,6 +29,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("_binding", "_schedule"),
     ("_registry",),
     ("_events", "_jobs"),
+    ("_crew",),
     ("_executor",),
     ("__init__",),
     ("ports", "states"),

@@ -259,6 +259,17 @@ class StillRunning(FerruleError):
         return "the thread of the call did not end in time"
 
 
+class TimedOut(FerruleError):
+    """A call did not end within its tool's time limit."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"the call did not end within {self.seconds:g} s"
+
+
 def outcome_of(
     ended: object,
     *,
@@ -344,10 +355,9 @@ class _Raised(msgspec.Struct, frozen=True):
             return Failed(failure, tool=self.tool)
         if isinstance(error, AuthorizationError) and error.tool == self.tool:
             return self._unavailable()  # Of this very call: the policy broke, the tool never ran.
-        if isinstance(error, InvalidResult):
-            return self.unknown("bad_result")
-        if isinstance(error, StillRunning):
-            return self.unknown("still_running")
+        for kind, reason in _OURS:
+            if isinstance(error, kind):
+                return self.unknown(reason)
         for link in chain(error):
             if isinstance(link, failures):
                 return Failed(Failure(_message(link), cause=error), tool=self.tool)
@@ -400,6 +410,14 @@ class _Raised(msgspec.Struct, frozen=True):
             exc_info=sealed or self.error,
         )
         return reference
+
+
+_OURS: tuple[tuple[type[Exception], UnknownReason], ...] = (
+    (InvalidResult, "bad_result"),
+    (StillRunning, "still_running"),
+    (TimedOut, "timed_out"),
+)
+"""Errors of ours about a call that ran, and the reason that each is."""
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -6,10 +6,11 @@ import functools
 import inspect
 import logging
 import math
+import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
 
 import anyio
 import anyio.from_thread
@@ -54,19 +55,56 @@ class Progress(Value, frozen=True, kw_only=True):
     content: tuple[Content, ...] = ()
 
 
+class Thread(Generic[T]):
+    """
+    A plain function in a thread, which nobody can stop.
+
+    Called in the thread; `then` has something done when it ends, whoever still waits for it.
+    """
+
+    __slots__ = ("_ended", "_function", "_listeners", "_lock")
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._ended = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def __call__(self) -> T | Threw:
+        """Run the function and say that it has ended."""
+        done = carry(self._function)
+        with self._lock:
+            self._ended = True
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+        return done
+
+    def then(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when the thread ends, in that thread; at once if it has."""
+        with self._lock:
+            if not self._ended:
+                self._listeners.append(listener)
+                return
+        listener()
+
+
 class Threads:
     """
     How an executor watches a call that runs in a thread.
 
-    A thread cannot be stopped: `scope` is what an executor ends the waiting with, and `limiter`
-    gives what bounds how many threads there are.
+    Attributes:
+        limiter: Gives what bounds how many threads there are.
+        scope: What ends the waiting for the thread of the call, while one runs.
+        abandoned: The thread that was given up waiting for, if one was.
     """
 
-    __slots__ = ("limiter", "scope")
+    __slots__ = ("abandoned", "limiter", "scope")
 
     def __init__(self, limiter: Callable[[], anyio.CapacityLimiter]) -> None:
         self.limiter = limiter
         self.scope: anyio.CancelScope | None = None
+        self.abandoned: Thread[object] | None = None
 
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -404,13 +442,15 @@ async def in_thread(context: Context, function: Callable[[], T]) -> T:
 async def _carried(threads: Threads | None, function: Callable[[], T]) -> T | Threw:
     if threads is None:
         return await anyio.to_thread.run_sync(carry, function)
+    thread = Thread(function)
     try:
         with anyio.CancelScope(shield=True) as threads.scope:
             return await anyio.to_thread.run_sync(
-                carry, function, abandon_on_cancel=True, limiter=threads.limiter()
+                thread, abandon_on_cancel=True, limiter=threads.limiter()
             )
     finally:
         threads.scope = None
+    threads.abandoned = cast("Thread[object]", thread)
     raise StillRunning
 
 
