@@ -61,6 +61,7 @@ class Stuck:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[Thread[object], tuple[Use, ...]] = {}
+        self._listeners: dict[Thread[object], list[Callable[[], None]]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -70,6 +71,18 @@ class Stuck:
         with self._lock:
             self._held[thread] = uses
         thread.then(lambda: self._forget(thread))
+
+    def when_free(self, thread: Thread[object], listener: Callable[[], None]) -> None:
+        """
+        Have `listener` called once what a thread held is free, in that thread; at once if it is.
+
+        Not before: who looks then must not find it taken, as nobody would tell it again.
+        """
+        with self._lock:
+            if thread in self._held:
+                self._listeners.setdefault(thread, []).append(listener)
+                return
+        listener()
 
     def holds(self, uses: Iterable[Use]) -> bool:
         """Say whether a thread works on something that a call cannot have beside it."""
@@ -90,6 +103,9 @@ class Stuck:
     def _forget(self, thread: Thread[object]) -> None:
         with self._lock:
             self._held.pop(thread, None)
+            listeners = self._listeners.pop(thread, [])
+        for listener in listeners:
+            listener()
 
 
 def _state(use: Use) -> str:

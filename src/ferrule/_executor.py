@@ -211,6 +211,7 @@ class Batch:
         self._askers = 0
         self._asking: set[anyio.CancelScope] = set()
         self._left: dict[Thread[object], Job] = {}
+        self._freed: list[Thread[object]] = []
         self._behind: list[Job] = []
         self._news: anyio.Event | None = None
         self._patience = anyio.CancelScope()
@@ -676,11 +677,13 @@ class Batch:
         for thread in self._executor.stuck.threads():
             if thread not in self._left:  # Of another batch.
                 self._hear_of(thread)
-        self._try_again()  # One may have ended before anybody listened.
+        self._let_go()  # One may have ended before anybody listened.
         with anyio.CancelScope(shield=True) as self._patience:
             with anyio.move_on_after(self._executor.registry.grace):
                 while self._held_up() and self._news is not None:
                     await self._news.wait()
+                    self._news = anyio.Event()
+                    self._let_go()
             self._news = None
             for job in self._held_up():
                 self._settle(job, Cancelled("not_reached", tool=job.call.name))
@@ -688,24 +691,23 @@ class Batch:
             self._behind = [job for job in self._behind if job.outcome is None]
 
     def _hear_of(self, thread: Thread[object]) -> None:
-        """Have the loop of this batch hear when a thread ends."""
-        token, ended = anyio.lowlevel.current_token(), functools.partial(self._thread_ended, thread)
-        thread.then(functools.partial(_tell, token, ended))
+        """Have the loop of this batch hear when a thread has ended."""
+        token, ended = anyio.lowlevel.current_token(), functools.partial(self._heard, thread)
+        self._executor.stuck.when_free(thread, functools.partial(_tell, token, ended))
 
-    def _thread_ended(self, thread: Thread[object]) -> None:
-        """Let go on whatever waited for a thread."""
-        if not self._unsettled or self._stopping:
-            return
-        job = self._left.pop(thread, None)
-        if job is not None:
-            self._release(job)
-        self._try_again()
+    def _heard(self, thread: Thread[object]) -> None:
+        """Note that a thread has ended; what follows is for a task, which this callback is not."""
+        self._freed.append(thread)
         if self._news is not None:
             self._news.set()
-            self._news = anyio.Event()
 
-    def _try_again(self) -> None:
-        """Let those run that waited for a thread of another batch, if they can by now."""
+    def _let_go(self) -> None:
+        """Let those run that waited for threads which have ended."""
+        if self._stopping:
+            return
+        freed, self._freed = self._freed, []
+        for job in [self._left.pop(thread) for thread in freed if thread in self._left]:
+            self._release(job)
         behind, self._behind = self._behind, []
         for job in behind:
             self._make_ready(job)
