@@ -171,7 +171,8 @@ def judged(engine: Engine, value: object) -> bool:
         engine.validate(value)
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, _GIVING_UP):
-            raise ValidatorCrash from error
+            # The engine's own error repeats the whole value, and a cause gets into logs.
+            raise ValidatorCrash from ValueError(error.message)
         return False
     return True
 
