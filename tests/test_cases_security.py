@@ -197,7 +197,7 @@ def test_se_07_a_reference_that_leaves_the_document_is_refused_and_nothing_is_fe
     closed()
 
     for use in (compile, to_strict, lambda _: bind(raw), lambda _: Registry([raw])):
-        with pytest.raises(InvalidSchema, match="leaves the document|names nothing") as caught:
+        with pytest.raises(InvalidSchema, match=r"leaves the document|names nothing") as caught:
             use(schema)
         assert len(str(caught.value).encode()) <= 1024
     with pytest.raises(Blocked):
@@ -242,7 +242,7 @@ async def test_se_07_what_looks_like_a_reference_in_a_value_is_a_value() -> None
 async def login(user: str, password: str, pin: int) -> str:
     """Fail with secrets in the exception and in its cause."""
     try:
-        {}["tok-XYZ"]
+        os.environ["tok-XYZ"]
     except KeyError as error:
         raise RuntimeError(f"dsn=postgres://{user}:{password}@host-XYZ") from error
     return ""
