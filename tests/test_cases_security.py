@@ -242,7 +242,7 @@ async def test_se_07_what_looks_like_a_reference_in_a_value_is_a_value() -> None
 async def login(user: str, password: str, pin: int) -> str:
     """Fail with secrets in the exception and in its cause."""
     try:
-        os.environ["tok-XYZ"]
+        os.environ["TOK-XYZ"]
     except KeyError as error:
         raise RuntimeError(f"dsn=postgres://{user}:{password}@host-XYZ") from error
     return ""
@@ -268,7 +268,7 @@ SECRET = {"user": "u-XYZ", "password": "hunter2-XYZ"}
     [
         (ToolCall.of("login", SECRET | {"pin": "notanumber-XYZ"}), None),
         (ToolCall(id="", name="login", arguments='{"pin": 1, "user": "u-XYZ", XYZ'), None),
-        (ToolCall.of("login", SECRET | {"pin": 1}), ["tok-XYZ", "hunter2-XYZ@host-XYZ"]),
+        (ToolCall.of("login", SECRET | {"pin": 1}), ["TOK-XYZ", "hunter2-XYZ@host-XYZ"]),
         (ToolCall.of("profile", {"user": "u-XYZ"}), ["breaks the output_schema"]),
         (ToolCall.of("look", {"user": "u-XYZ"}), ["/home/XYZ/u-XYZ"]),
     ],
@@ -296,4 +296,4 @@ async def test_se_10_the_plants_are_what_a_model_would_read_otherwise() -> None:
     assert "hunter2-XYZ" in shown.text
     assert isinstance(shown, Unknown)
     assert isinstance(shown.error, RuntimeError)
-    assert "tok-XYZ" in str(shown.error.__cause__)
+    assert "TOK-XYZ" in str(shown.error.__cause__)

@@ -1,0 +1,107 @@
+"""
+What the fuzz programs have in common: batches of made-up inputs, a limit of CPU, what was seen.
+
+An input is spelled out of random bytes (see `Speller`), so that Hypothesis shrinks a failing one
+by shrinking its bytes. What proves that nothing hangs is the kernel's limit on CPU time, which
+ends the whole program.
+"""
+
+import argparse
+import math
+import resource
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from fuzz_ijson import Speller
+
+S = TypeVar("S", bound=Speller)
+T = TypeVar("T")
+
+BATCH = 10
+SMALL = 20
+"""Batches that an ordinary test makes: 200 inputs."""
+
+Check = Callable[[T], str]
+"""Raises `AssertionError` where a rule is broken; else says in a word what came of an input."""
+
+
+def made_by(speller: type[S], make: Callable[[S], T], size: int) -> st.SearchStrategy[list[T]]:
+    """Return a strategy for batches of inputs, each spelled out of about `size` bytes."""
+
+    def batch(entropy: bytes) -> list[T]:
+        one = speller(entropy)
+        return [make(one) for _ in range(BATCH)]
+
+    return st.binary(min_size=size * BATCH // 4, max_size=size * BATCH).map(batch)
+
+
+def run(batches: st.SearchStrategy[list[T]], check: Check[T], most: int) -> Counter[str]:
+    """Check at most `most` batches, each time others; return how often each thing came of one."""
+    seen: Counter[str] = Counter()
+
+    @settings(
+        max_examples=most,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(batches)
+    def try_all(batch: list[T]) -> None:
+        for one in batch:
+            seen[check(one)] += 1
+
+    try_all()
+    return seen
+
+
+def main(
+    what: str, batches: st.SearchStrategy[list[T]], check: Check[T], more: Callable[[], str]
+) -> int:
+    """Fuzz, print what was seen, and return 1 if a rule was broken."""
+    parser = argparse.ArgumentParser(description=f"Try made-up {what}.")
+    parser.add_argument("--texts", type=int, default=50_000, help="how many to make")
+    wanted: int = parser.parse_args().texts
+    seconds = 120 + wanted // 20
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    try:
+        seen = run(batches, check, math.ceil(wanted / BATCH))
+    except AssertionError as error:
+        sys.stdout.write(f"{error}\n")
+        return 1
+    told = ", ".join(f"{count:,} {name}" for name, count in seen.most_common())
+    sys.stdout.write(f"{seen.total():,} {what}: {told}; {more()}\n")
+    return 0
+
+
+def steps_of(function: Callable[[], object]) -> int:
+    """Count the calls that a function makes, in Python and into C."""
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def peak_of(function: Callable[[], object]) -> int:
+    """Return the most bytes that Python had allocated at once while a function ran."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        function()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
