@@ -7,18 +7,20 @@ ends the whole program.
 """
 
 import argparse
+import copy
+import json
 import math
 import resource
 import sys
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fuzz_ijson import Speller
+from fuzz_ijson import INSERTIONS, Speller
 
 S = TypeVar("S", bound=Speller)
 T = TypeVar("T")
@@ -29,6 +31,66 @@ SMALL = 20
 
 Check = Callable[[T], str]
 """Raises `AssertionError` where a rule is broken; else says in a word what came of an input."""
+
+
+class Changer(Speller):
+    """Changes documents, a few places at a time, and texts of them."""
+
+    def changed(self, document: object, parts: tuple[object, ...], most: int) -> object:
+        """Return a copy with up to `most` places put otherwise; `parts` is what may come there."""
+        whole = [copy.deepcopy(document)]
+        for _ in range(self.below(most + 1)):
+            self.change(whole, parts)
+        return whole[0]
+
+    def change(self, whole: list[object], parts: tuple[object, ...]) -> None:
+        """Change one place of a document."""
+        places = list(places_of(whole))
+        box, key = places[self.number() % len(places)]
+        kind = self.below(8)
+        if kind == 0 and box is not whole:
+            del box[key]
+        elif kind == 1 and isinstance(box, dict):
+            box[self.key(parts)] = box[key]
+        elif kind == 2 and isinstance(box, list) and box is not whole:
+            box.insert(key, copy.deepcopy(box[key]))
+        elif kind == 3:
+            box[key] = [box[key]]
+        elif kind == 4:
+            box[key] = {self.key(parts): box[key]}
+        elif kind == 5:
+            other, name = places[self.number() % len(places)]
+            box[key] = copy.deepcopy(other[name])
+        else:
+            box[key] = copy.deepcopy(parts[self.number() % len(parts)])
+
+    def key(self, parts: tuple[object, ...]) -> str:
+        """Return a name from among the parts."""
+        found = [part for part in parts if isinstance(part, str)]
+        return found[self.number() % len(found)]
+
+    def number(self) -> int:
+        """Return a number of two bytes."""
+        return self.below(256) * 256 + self.below(256)
+
+    def written(self, document: object) -> str:
+        """Return a document as JSON, seldom with a few characters broken."""
+        text = json.dumps(document, ensure_ascii=bool(self.below(2)))
+        for _ in range(max(0, self.below(8) - 5)):
+            at = self.number() % (len(text) + 1)
+            text = text[:at] + self.one_of(INSERTIONS) + text[at + self.below(4) :]
+        return text
+
+
+def places_of(whole: list[object]) -> Iterator[tuple[Any, Any]]:
+    """Yield every place of a document: what holds it, and under which name or index."""
+    todo: list[Any] = [whole]
+    while todo:
+        box = todo.pop()
+        for key in list(box) if isinstance(box, dict) else range(len(box)):
+            yield box, key
+            if isinstance(box[key], dict | list):
+                todo.append(box[key])
 
 
 def made_by(speller: type[S], make: Callable[[S], T], size: int) -> st.SearchStrategy[list[T]]:
