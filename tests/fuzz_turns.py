@@ -89,7 +89,7 @@ class TurnChanger(Changer):
         """Return one."""
         turn = (SMALLEST, SMALLEST, *TURNS)[self.below(2 + len(TURNS))]
         data = self.written(self.changed(turn, PARTS, 4)).encode("utf-8", "surrogatepass")
-        if self.below(16) == 15:
+        if data and self.below(16) == 15:
             at = self.number() % len(data)
             data = data[:at] + bytes([self.below(256)]) + data[at + 1 :]
         return Turn(data, self.changed(turn, STRANGE, 3))

@@ -10,7 +10,6 @@ reference, and the logger `ferrule` has the reference, the tool, the call and th
 import logging
 import secrets
 import sys
-from collections.abc import Iterator
 from typing import ClassVar, Literal, Self, TypeAlias
 
 import msgspec
@@ -219,11 +218,13 @@ class Unknown(_Doubt, frozen=True, tag="unknown"):
         said = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"Unknown({said})"
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+    def __rich_repr__(self) -> list[tuple[str, object]]:
         # A repr gets into other people's logs, and what a private error says is private.
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            yield name, type(value) if isinstance(value, BaseException) else value
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return [
+            (name, type(value) if isinstance(value, BaseException) else value)
+            for name, value in fields
+        ]
 
     @property
     def _public(self) -> str:
