@@ -5,6 +5,8 @@ They are named as theirs are: `agenttool` and `scope`, each with the number of i
 that the contract overrules is not among them.
 """
 
+from typing import cast
+
 import pytest
 
 from ferrule import (
@@ -21,6 +23,7 @@ from ferrule import (
     Progress,
     RawTool,
     Registry,
+    Replay,
     Result,
     Shared,
     Tool,
@@ -197,7 +200,7 @@ def test_every_option_is_set_to_something_that_is_not_its_default() -> None:
 
 @pytest.mark.anyio
 async def test_replay_is_what_the_tool_says_of_each_call() -> None:
-    """Agenttool 56, DUR-2, FAIL-6: by the arguments; a word that is none of the three: unavailable."""
+    """Agenttool 56, DUR-2, FAIL-6: by the arguments; any other word is unavailable."""
     ran: list[object] = []
 
     async def fail(arguments: dict[str, object], _: Context) -> object:
