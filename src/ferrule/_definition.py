@@ -77,9 +77,9 @@ class Definition(Value, frozen=True):
         document: dict[object, object] = dict(schema)
         copied = contain(_copied_object, document)
         if isinstance(copied, Broke):
-            raise InvalidDefinition(
-                f"the {field} of tool `{self.name}` is not JSON: {message_of(copied.error)}"
-            )
+            deep = isinstance(copied.error, RecursionError)  # Worded by us: Pythons differ.
+            why = "nested too deep, or inside itself" if deep else message_of(copied.error)
+            raise InvalidDefinition(f"the {field} of tool `{self.name}` is not JSON: {why}")
         return copied
 
     @property
