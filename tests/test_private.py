@@ -214,9 +214,15 @@ def test_an_exception_says_what_is_wrong_and_repeats_nothing(kind: type[FerruleE
 # ---- each place that it may come from ------------------------------------------------------------
 
 
-def leaking(error: FerruleError, given: object) -> FerruleError:
-    """Return `error` as `raise error from …` leaves it."""
-    error.__cause__ = LeakError(given)
+def leaking(error: Exception, given: object) -> Exception:
+    """Return `error` as it leaves foreign code that was `given` something, full of secrets."""
+    leak = LeakError(given)
+    if isinstance(error, LeakError):
+        return leak
+    if isinstance(error, AuthorizationError):
+        error.cause = leak  # Sealed, and all that an operator has.
+    else:
+        error.__cause__ = leak  # As `raise error from leak` leaves it.
     return error
 
 
@@ -234,7 +240,7 @@ class Place(NamedTuple):
     inject: dict[str, object] = {}  # noqa: RUF012  # nobody changes it
 
 
-def in_a_tool(error: FerruleError) -> Place:
+def in_a_tool(error: Exception) -> Place:
     """Raise it in an async function."""
 
     @tool(name="pay")
@@ -245,7 +251,7 @@ def in_a_tool(error: FerruleError) -> Place:
     return Place(function)
 
 
-def in_a_thread(error: FerruleError) -> Place:
+def in_a_thread(error: Exception) -> Place:
     """Raise it in a plain function."""
 
     @tool(name="pay")
@@ -256,7 +262,7 @@ def in_a_thread(error: FerruleError) -> Place:
     return Place(function)
 
 
-def without_effect(error: FerruleError) -> Place:
+def without_effect(error: Exception) -> Place:
     """Raise it in a tool that may be run again."""
 
     @tool(name="pay", replay="safe")
@@ -266,7 +272,7 @@ def without_effect(error: FerruleError) -> Place:
     return Place(function)
 
 
-def declared(error: FerruleError) -> Place:
+def declared(error: Exception) -> Place:
     """Raise it in a tool that declares its own errors of another kind."""
 
     @tool(name="pay", failures=(FileNotFoundError,))
@@ -276,7 +282,7 @@ def declared(error: FerruleError) -> Place:
     return Place(function)
 
 
-def in_a_rule(error: FerruleError) -> Place:
+def in_a_rule(error: Exception) -> Place:
     """Raise it in the tool's own rule."""
 
     def rule(arguments: dict[str, object]) -> str | None:
@@ -285,7 +291,7 @@ def in_a_rule(error: FerruleError) -> Place:
     return Place(RawTool(Definition("pay"), lambda _, __: None, validate=rule))
 
 
-def in_a_trait(error: FerruleError) -> Place:
+def in_a_trait(error: Exception) -> Place:
     """Raise it in a trait function."""
 
     def uses(arguments: dict[str, object]) -> str:
@@ -298,7 +304,7 @@ def in_a_trait(error: FerruleError) -> Place:
     return Place(function)
 
 
-def in_a_provider(error: FerruleError) -> Place:
+def in_a_provider(error: Exception) -> Place:
     """Raise it in what gives an injected value."""
 
     def tenant(context: Context) -> str:
@@ -311,7 +317,7 @@ def in_a_provider(error: FerruleError) -> Place:
     return Place(function, inject={"tenant": tenant})
 
 
-def in_a_hook(error: FerruleError) -> Place:
+def in_a_hook(error: Exception) -> Place:
     """Raise it when the call is about to be dispatched."""
 
     async def hook(context: Context) -> None:
@@ -320,7 +326,7 @@ def in_a_hook(error: FerruleError) -> Place:
     return Place(echo("pay"), hook=hook)
 
 
-def in_a_recorder(error: FerruleError) -> Place:
+def in_a_recorder(error: Exception) -> Place:
     """Raise it where a record was to be made durable."""
 
     async def recorder(context: Context, record: Record) -> None:
@@ -341,14 +347,14 @@ PLACES = [
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", EXCEPTIONS)
+@pytest.mark.parametrize("kind", [*EXCEPTIONS, LeakError])
 def test_no_model_and_no_record_is_told_what_is_private(
-    kind: type[FerruleError],
-    place: Callable[[FerruleError], Place],
+    kind: type[Exception],
+    place: Callable[[Exception], Place],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """FAIL-1, -4, -5, AUT-2, ADM-3, REC-1: the operator's log, or the kept cause, has it all."""
-    error = met(kind)
+    error = met(kind) if issubclass(kind, FerruleError) else kind("")
     made, recorder = place(error), MemoryRecorder()
     executor = Executor(
         Registry([made.tool], inject=made.inject),
@@ -365,7 +371,7 @@ def test_no_model_and_no_record_is_told_what_is_private(
     assert set(PLANTS) == planted(operators(outcome, error, caplog))
 
 
-def operators(outcome: Outcome, error: FerruleError, caplog: pytest.LogCaptureFixture) -> str:
+def operators(outcome: Outcome, error: Exception, caplog: pytest.LogCaptureFixture) -> str:
     """Return what an operator reads of a call: its log entry, or the cause of a definite ending."""
     reference = getattr(outcome, "reference", None)
     if reference is None:

@@ -398,7 +398,9 @@ class _Raised(msgspec.Struct, frozen=True):
     def _logged(self, what: str) -> str:
         """Write the operator's entry and return its reference."""
         reference = secrets.token_hex(4)
-        sealed = self.error.cause if isinstance(self.error, AuthorizationError) else None
+        # What a policy raised is not in the chain, so a traceback of the chain would not show it.
+        policies = (link for link in chain(self.error) if isinstance(link, AuthorizationError))
+        sealed = next((policy.cause for policy in policies), None)
         logger.error(
             'reference %s: tool "%s", call "%s" %s',
             reference,
