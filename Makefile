@@ -68,7 +68,7 @@ fuzz: .venv/.dev
 	$(BIN)/python tests/fuzz_ijson.py --texts 200000
 	$(BIN)/python tests/fuzz_arguments.py --texts 100000
 	$(BIN)/python tests/fuzz_turns.py --texts 50000
-	$(BIN)/python tests/fuzz_schemas.py --texts 20000
+	$(BIN)/python tests/fuzz_schemas.py --texts 10000
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/__main__.py
