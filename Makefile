@@ -19,7 +19,7 @@ help:
 	@echo 'make test-fast  the part that needs no server, node or browser'
 	@echo 'make lint       ruff: rules and format       make typecheck  mypy and basedpyright'
 	@echo 'make format     let ruff repair what it can  make coverage   branches that no test takes'
-	@echo 'make fuzz       200,000 texts of JSON        make bench      the figures'
+	@echo 'make fuzz       made-up inputs, each reader  make bench      the figures'
 	@echo 'make pins       write constraints.txt anew   make clean      remove what was made'
 
 # ---- set-up: a stamp per set of extras, so that the second run installs nothing -------------------
@@ -66,6 +66,9 @@ coverage: .venv/.dev
 
 fuzz: .venv/.dev
 	$(BIN)/python tests/fuzz_ijson.py --texts 200000
+	$(BIN)/python tests/fuzz_arguments.py --texts 100000
+	$(BIN)/python tests/fuzz_turns.py --texts 50000
+	$(BIN)/python tests/fuzz_schemas.py --texts 10000
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/__main__.py

@@ -215,6 +215,18 @@ class Unknown(_Doubt, frozen=True, tag="unknown"):
 
     reason: UnknownReason
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"Unknown({said})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        # A repr gets into other people's logs, and what a private error says is private.
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return [
+            (name, type(value) if isinstance(value, BaseException) else value)
+            for name, value in fields
+        ]
+
     @property
     def _public(self) -> str:
         verb = "was stopped" if self.reason == "cancelled" else "failed"
@@ -400,7 +412,9 @@ class _Raised(msgspec.Struct, frozen=True):
     def _logged(self, what: str) -> str:
         """Write the operator's entry and return its reference."""
         reference = secrets.token_hex(4)
-        sealed = self.error.cause if isinstance(self.error, AuthorizationError) else None
+        # What a policy raised is not in the chain, so a traceback of the chain would not show it.
+        policies = (link for link in chain(self.error) if isinstance(link, AuthorizationError))
+        sealed = next((policy.cause for policy in policies), None)
         logger.error(
             'reference %s: tool "%s", call "%s" %s',
             reference,
