@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ferrule"
 
 HOUSE: tuple[tuple[str, ...], ...] = (
-    ("_backend", "_contain", "_near", "errors"),
+    ("_backend", "_contain", "_near", "_secret", "errors"),
     ("_asking", "_ijson", "_plain", "_value"),
     ("_content", "_hidden", "_traits"),
     ("_calls", "_failure"),
@@ -52,6 +52,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_plan",),
         ("_explain", "_families", "_pydantic", "_reflect", "_shapes"),
         ("_compile", "_generate", "_strict"),
+        ("__init__",),
+    ),
+    "helpers": (
+        ("_printed", "_visible"),
+        ("_rules",),
+        ("_commands",),
         ("__init__",),
     ),
     "cli": (

@@ -17,6 +17,7 @@ assert outcomes[0].text == "5"
 from ferrule._calls import ToolCall
 from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
 from ferrule._contract import Contract, Invocation, Repair
+from ferrule._decisions import Allow, Ask, Decision, Deny
 from ferrule._definition import Definition
 from ferrule._diff import Change, diff
 from ferrule._executor import Batch, Event, Executor, Finished, OnDispatch, Progressed, Started
@@ -36,6 +37,7 @@ from ferrule._outcome import (
 )
 from ferrule._registry import Binding, Permit, Registry, Source, bind
 from ferrule._requests import InputRequest
+from ferrule._secret import Secret
 from ferrule._step import Step, decode
 from ferrule._tool import Context, OnProgress, Progress, RawTool, Recorder, Tool
 from ferrule._traits import Replay, Shared, TraitFields, Traits, Use
@@ -57,6 +59,8 @@ from ferrule.errors import (
 )
 
 __all__ = (
+    "Allow",
+    "Ask",
     "Audio",
     "AuthorizationError",
     "Batch",
@@ -68,8 +72,10 @@ __all__ = (
     "Content",
     "Context",
     "Contract",
+    "Decision",
     "DeclarationError",
     "Definition",
+    "Deny",
     "DuplicateTool",
     "Event",
     "Executor",
@@ -109,6 +115,7 @@ __all__ = (
     "Repair",
     "Replay",
     "Result",
+    "Secret",
     "Shared",
     "Source",
     "Started",
