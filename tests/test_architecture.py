@@ -55,7 +55,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "helpers": (
-        ("_printed", "_visible"),
+        ("_opening", "_printed", "_visible"),
         ("_rules",),
         ("_commands",),
         ("__init__",),

@@ -74,7 +74,13 @@ class Secret(Generic[T]):
         """Tell pydantic to make what is inside, and then a secret of it."""
         inner = handler.generate_schema(*(get_args(source) or (Any,)))
         function = {"type": "no-info", "function": cls}
-        return {"type": "function-after", "function": function, "schema": inner}
+        as_it_is = {"type": "any"}  # so that a model that is dumped holds the secret itself
+        return {
+            "type": "function-after",
+            "function": function,
+            "schema": inner,
+            "serialization": as_it_is,
+        }
 
 
 def _comparable(secret: Secret[Any]) -> object:
