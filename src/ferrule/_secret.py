@@ -49,7 +49,10 @@ class Secret(Generic[T]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        ours, theirs = _comparable(self), _comparable(cast("Secret[object]", other))
+        ours: object = self.__reveal()
+        theirs = cast("Secret[object]", other).reveal()
+        if isinstance(ours, str) and isinstance(theirs, str):
+            return hmac.compare_digest(_bytes(ours), _bytes(theirs))
         if isinstance(ours, bytes) and isinstance(theirs, bytes):
             return hmac.compare_digest(ours, theirs)
         return bool(ours == theirs)
@@ -83,7 +86,5 @@ class Secret(Generic[T]):
         }
 
 
-def _comparable(secret: Secret[Any]) -> object:
-    """Return what a secret holds, text with a mark as bytes: so that both take a constant time."""
-    value: object = secret.reveal()
-    return b"text " + value.encode(errors="surrogatepass") if isinstance(value, str) else value
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")

@@ -517,7 +517,7 @@ def _refuse_doubt(members: list[Shape], where: str) -> None:
             others = [other for other in members if other != member]
             if any(_takes(other, member.type) for other in others):
                 raise DeclarationError(
-                    f"{where}: a {member.type} could be either of two members of its union, and "
+                    f"{where}: a value of type {member.type} could be either of two members, and "
                     "one of them is a Secret or has a root; keep one of the two"
                 )
 
