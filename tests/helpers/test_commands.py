@@ -3,7 +3,7 @@
 import os
 import sys
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import anyio
@@ -190,7 +190,7 @@ class Heard:
             self.came.set()
 
 
-async def cancelled_after(line: str, run: Callable[[Context], Awaitable[object]]) -> None:
+async def cancelled_after(line: str, run: Callable[[Context], Coroutine[None, None, None]]) -> None:
     """Cancel a command when it has printed a line."""
     heard = Heard(line)
     async with anyio.create_task_group() as tasks:

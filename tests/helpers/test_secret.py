@@ -131,7 +131,7 @@ def test_a_secret_equals_another_of_the_same_value_alone() -> None:
 def test_a_secret_does_not_change_and_a_copy_is_itself() -> None:
     """STYLE 11: also inside another value."""
     with pytest.raises(AttributeError, match="does not change"):
-        SECRET.value = "x"  # type: ignore[attr-defined]  # there is none
+        SECRET.value = "x"
     assert copy.copy(SECRET) is SECRET
     assert copy.deepcopy([SECRET])[0] is SECRET
     assert asdict(Login(SECRET))["password"] is SECRET
@@ -204,7 +204,7 @@ def test_what_would_write_a_secret_says_what_to_write_instead(holder: object) ->
 )
 def test_a_secret_has_the_schema_of_what_it_holds(hint: object, plain: object) -> None:
     """SE-10, FN-2: at every depth."""
-    assert schema_for(hint) == schema_for(plain)  # type: ignore[arg-type]  # any hint
+    assert schema_for(hint) == schema_for(plain)
 
 
 def taking(hint: object, seen: list[object]) -> Any:  # noqa: ANN401  # a tool whose types are made here

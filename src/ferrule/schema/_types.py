@@ -150,6 +150,7 @@ class Walk:
 
     def __init__(self, *, rooted: bool = False) -> None:
         self._rooted = rooted
+        self._has_roots = False
         self._given: list[tuple[Shape, object, str]] = []
         self._open: dict[object, Cycle] = {}
         self._done: dict[object, Shape] = {}
@@ -176,6 +177,8 @@ class Walk:
         Raises:
             DeclarationError: one holds something, and a path inside its type has a root.
         """
+        if not self._has_roots:
+            return
         for given, value, place in [*self._given, (shape, default, where)]:
             if not _is_empty(value) and roots_in(given):
                 raise DeclarationError(
@@ -197,6 +200,7 @@ class Walk:
             raise DeclarationError(
                 f"{where}: only a path can stay within a root; declare it as `Path`"
             )
+        self._has_roots = True
         return msgspec.structs.replace(shape, finish=marker, plain=False)
 
     def _named(self, hint: Any, where: str) -> Shape:  # noqa: ANN401  # a hint
