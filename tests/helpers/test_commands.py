@@ -311,6 +311,33 @@ async def test_a_command_that_is_killed_at_its_gate_ended_by_a_signal(tmp_path: 
         await run_command(["true"], cwd=tmp_path, context=Context.of(CALL, recorder=kill))
 
 
+async def test_a_command_whose_record_takes_too_long_never_runs(tmp_path: Path) -> None:
+    """REC-1: the time limit counts from the beginning, and ends it at its gate."""
+
+    async def keep(_: Context, __: Record) -> None:
+        await anyio.sleep_forever()
+
+    with held_open(tmp_path / "alive") as alive:
+        with pytest.raises(Failure, match=r"It was stopped after 0\.3 s"):
+            await run_command(
+                ["sh", "-c", "echo ran >alive"],
+                cwd=tmp_path,
+                limits=CommandLimits(seconds=0.3),
+                context=Context.of(CALL, recorder=keep),
+            )
+        assert os.read(alive, 1) == b""
+
+
+async def test_where_there_are_no_process_groups_nothing_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CLO-2: what could not be stopped is not started."""
+    monkeypatch.delattr(os, "killpg")
+    with pytest.raises(NotImplementedError, match="needs process groups"):
+        await run_command(["touch", "made"], cwd=tmp_path)
+    assert not (tmp_path / "made").exists()
+
+
 # ---- what it prints ------------------------------------------------------------------------------
 
 
@@ -395,6 +422,8 @@ async def test_a_command_that_no_rule_matches_never_starts(tmp_path: Path) -> No
         {"seconds": float("inf")},
         {"output_bytes": 0},
         {"grace": -1},
+        {"grace": None},
+        {"seconds": "5"},
     ],
     ids=str,
 )

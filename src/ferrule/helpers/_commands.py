@@ -17,12 +17,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import anyio
 import anyio.to_thread
 import msgspec
-from anyio.abc import Process
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from ferrule import Context, Failure, InvalidValue, Result, Secret, Text
 from ferrule.helpers._printed import Printed
@@ -55,8 +55,10 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     grace: float = 2.0
 
     def __post_init__(self) -> None:
-        bounds = (1 if self.seconds is None else self.seconds, self.output_bytes, self.grace + 1)
-        if not all(0 < bound < float("inf") for bound in bounds):
+        seconds = 1 if self.seconds is None else self.seconds
+        bounds = (seconds, self.output_bytes, 1 if self.grace == 0 else self.grace)
+        numbers = all(isinstance(bound, int | float) for bound in bounds)
+        if not numbers or not all(0 < bound < float("inf") for bound in bounds):
             raise InvalidValue("the limits of a command are finite and positive; grace may be 0")
 
 
@@ -93,7 +95,13 @@ async def run_command(  # each by keyword
         Failure: it could not be started, or ended otherwise than with exit status 0; with what it
             printed, and `details` that say how: `exit_status`, `signal` or `timed_out`.
         InvalidValue: a variable cannot be.
+        NotImplementedError: the platform has no process groups.
     """
+    if not hasattr(os, "killpg"):
+        raise NotImplementedError(
+            "run_command needs process groups, which this platform has not; run it on Linux, or "
+            "start the process yourself"
+        )
     words = _checked(argv)
     if allow is not None and not any(rule.matches(words) for rule in allow):
         raise Failure.rejected("This command is not among those that are allowed here.")
@@ -228,19 +236,15 @@ class _Running:
 
     async def _keep_reading(self) -> None:
         """Read also while it is being stopped: who cannot print cannot end in good order."""
-        stream = self._process.stdout
         with self._reading:
-            if stream is not None:
-                with suppress(anyio.ClosedResourceError):
-                    await self._printed.read(stream)
+            await self._printed.read(cast("ByteReceiveStream", self._process.stdout))
         self._read.set()
 
     async def _open_gate(self) -> None:
-        gate = self._process.stdin
-        if gate is not None:
-            with suppress(anyio.BrokenResourceError):  # it was killed at its gate
-                await gate.send(b"\n")
-            await gate.aclose()
+        gate = cast("ByteSendStream", self._process.stdin)
+        with suppress(anyio.BrokenResourceError):  # it was killed at its gate
+            await gate.send(b"\n")
+        await gate.aclose()
 
     async def _stop(self) -> None:
         """Ask the group to end, make it end, and read what is left of its output."""

@@ -43,6 +43,7 @@ from ferrule.errors import DeclarationError
 from ferrule.schema._annotations import evaluate, module_scope, substitute
 from ferrule.schema._classes import Member, Members, family_of, members_of
 from ferrule.schema._constraints import facts_of, refine
+from ferrule.schema._defaults import TYPES
 from ferrule.schema._docstring import read
 from ferrule.schema._shape import (
     Anything,
@@ -428,6 +429,7 @@ UNIONS = {typing.Union, types.UnionType}
 ALIASES: tuple[type, ...] = (typing_extensions.TypeAliasType,)
 if sys.version_info >= (3, 12):  # pragma: no cover  # the same class on some versions
     ALIASES = (typing.TypeAliasType, typing_extensions.TypeAliasType)
+ANYTHING = frozenset({*TYPES.values(), "array", "object"})
 EMPTY: set[object] = {list, dict, set, frozenset, tuple}
 """Factories whose product is known without calling them for it."""
 
@@ -516,25 +518,33 @@ def either(hint: object, members: Iterable[Shape]) -> Shape:
 
 def _refuse_doubt(members: list[Shape], where: str) -> None:
     """Refuse a union in which a value may or may not be a secret, or below a root."""
-    for member in members:
-        if member.finish and isinstance(member, Scalar):
-            others = [other for other in members if other != member]
-            if any(_takes(other, member.type) for other in others):
+    for index, member in enumerate(members):
+        if member.finish is not None:
+            others = [_kinds(other) for other in (*members[:index], *members[index + 1 :])]
+            if any((_kinds(member) & kinds) - {"null"} for kinds in others):
                 raise DeclarationError(
-                    f"{where}: a value of type {member.type} could be either of two members, and "
-                    "one of them is a Secret or has a root; keep one of the two"
+                    f"{where}: one value could be either of two members of a union, and one of "
+                    "them is a Secret or has a root; keep one of the two"
                 )
 
 
-def _takes(shape: Shape, kind: str) -> bool:
-    """Whether a shape takes values of a JSON type."""
+def _kinds(shape: Shape) -> frozenset[str]:
+    """Return the JSON types of the values that a shape may take."""
     match shape:
-        case Scalar(type=other):
-            return other == kind
+        case Scalar(type="number"):
+            return frozenset({"number", "integer"})
+        case Scalar(type=kind):
+            return frozenset({kind})
         case Choice(values=values):
-            return kind == "string" and any(isinstance(value, str) for value in values)
+            return frozenset(TYPES[type(value)] for value in values)
+        case Array():
+            return frozenset({"array"})
+        case Map() | Object():
+            return frozenset({"object"})
+        case Union(members=members):
+            return frozenset[str]().union(*map(_kinds, members))
         case _:
-            return isinstance(shape, Anything)
+            return ANYTHING
 
 
 def _says_nothing(shape: Shape) -> bool:
