@@ -10,7 +10,17 @@ from typing import Unpack
 
 import anyio.to_thread
 
-from ferrule import Context, Definition, RawTool, ToolCall, TraitFields, Traits
+from ferrule import (
+    Binding,
+    Context,
+    Definition,
+    Invocation,
+    Permit,
+    RawTool,
+    ToolCall,
+    TraitFields,
+    Traits,
+)
 
 ANYTHING = {"type": "object"}
 
@@ -64,3 +74,10 @@ async def closed_by_all(reading: int) -> bool:
         return os.read(reading, 1) == b""
     except BlockingIOError:
         return False
+
+
+async def permitted(binding: Binding, invocation: Invocation, context: Context) -> Permit:
+    """Return the permit of a call that nobody refuses."""
+    answer = await binding.authorize(invocation, context)
+    assert isinstance(answer, Permit)
+    return answer

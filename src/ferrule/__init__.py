@@ -14,15 +14,19 @@ assert outcomes[0].text == "5"
 ```
 """
 
+from ferrule._binding import Binding, Leg, Permit, bind
 from ferrule._calls import ToolCall
 from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
 from ferrule._contract import Contract, Invocation, Repair
 from ferrule._decisions import Allow, Ask, Decision, Deny
+from ferrule._decode import decode
 from ferrule._definition import Definition
 from ferrule._diff import Change, diff
-from ferrule._executor import Batch, Event, Executor, Finished, OnDispatch, Progressed, Started
+from ferrule._events import Event, Finished, Progressed, Started
+from ferrule._executor import Batch, Executor, OnDispatch, Plan, Sink
 from ferrule._failure import CallError, Failure, classify
 from ferrule._function import FunctionTool, tool
+from ferrule._guard import Authorization, Authorizer, Guard
 from ferrule._hidden import Inject, Within
 from ferrule._ijson import Limits, canonical, digest, read_json
 from ferrule._outcome import (
@@ -35,12 +39,13 @@ from ferrule._outcome import (
     Unknown,
     outcome_of,
 )
-from ferrule._registry import Binding, Permit, Registry, Source, bind
-from ferrule._requests import InputRequest
+from ferrule._registry import Registry, Source
+from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
 from ferrule._secret import Secret
-from ferrule._step import Step, decode
-from ferrule._tool import Context, OnProgress, Progress, RawTool, Recorder, Tool
-from ferrule._traits import Replay, Shared, TraitFields, Traits, Use
+from ferrule._step import Step
+from ferrule._tool import Asker, Context, OnProgress, Progress, RawTool, Recorder, Tool
+from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
+from ferrule._wrapper import Wrapper, capability, unwrap
 from ferrule.errors import (
     AuthorizationError,
     DeclarationError,
@@ -54,15 +59,21 @@ from ferrule.errors import (
     InvalidSchema,
     InvalidTool,
     InvalidValue,
+    InvalidWrappingChain,
     Problem,
     ValidatorCrash,
 )
 
 __all__ = (
+    "Accepted",
     "Allow",
+    "Approval",
     "Ask",
+    "Asker",
     "Audio",
+    "Authorization",
     "AuthorizationError",
+    "Authorizer",
     "Batch",
     "Binding",
     "CallError",
@@ -74,6 +85,7 @@ __all__ = (
     "Contract",
     "Decision",
     "DeclarationError",
+    "Declined",
     "Definition",
     "Deny",
     "DuplicateTool",
@@ -86,6 +98,7 @@ __all__ = (
     "Finished",
     "ForeignInvocation",
     "FunctionTool",
+    "Guard",
     "Image",
     "Inject",
     "InputRequest",
@@ -96,16 +109,21 @@ __all__ = (
     "InvalidSchema",
     "InvalidTool",
     "InvalidValue",
+    "InvalidWrappingChain",
     "Invocation",
+    "Leg",
+    "Leniency",
     "Limits",
     "Link",
     "OnDispatch",
     "OnProgress",
     "Outcome",
     "Permit",
+    "Plan",
     "Problem",
     "Progress",
     "Progressed",
+    "Question",
     "RawJSON",
     "RawTool",
     "Record",
@@ -117,6 +135,7 @@ __all__ = (
     "Result",
     "Secret",
     "Shared",
+    "Sink",
     "Source",
     "Started",
     "Step",
@@ -130,8 +149,10 @@ __all__ = (
     "Use",
     "ValidatorCrash",
     "Within",
+    "Wrapper",
     "bind",
     "canonical",
+    "capability",
     "classify",
     "decode",
     "diff",
@@ -139,4 +160,5 @@ __all__ = (
     "outcome_of",
     "read_json",
     "tool",
+    "unwrap",
 )

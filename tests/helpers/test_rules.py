@@ -1,11 +1,28 @@
 """Which commands may run without a question: rules that match whole lists of words."""
 
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ferrule import Allow, Ask, Deny, InvalidValue
-from ferrule.helpers import ANY, REST, CommandRule, commands
+from ferrule import (
+    Allow,
+    Ask,
+    Completed,
+    Context,
+    Deny,
+    Executor,
+    InvalidValue,
+    Leg,
+    Registry,
+    Rejected,
+    Result,
+    Suspended,
+    ToolCall,
+    tool,
+)
+from ferrule.helpers import ANY, REST, CommandRule, commands, run_command
 
 STATUS = CommandRule("git", "status")
 
@@ -99,7 +116,7 @@ def test_a_rule_is_a_value() -> None:
         rule.words = ("rm",)
 
 
-def asked(command: object, name: str = "command") -> SimpleNamespace:
+def asked(command: object, name: str = "command") -> Any:  # noqa: ANN401  # what is looked at of it
     """Return what an authorizer is asked about, as far as `commands` looks at it."""
     return SimpleNamespace(arguments={name: command})
 
@@ -131,3 +148,27 @@ def test_an_authorizer_beside_another_tool_says_what_to_write(command: object) -
     with pytest.raises(InvalidValue, match=r"commands\(rules, argument=…\)") as caught:
         commands([STATUS])(asked(command))
     assert "git status" not in str(caught.value)
+
+
+def test_a_guarded_tool_runs_what_a_rule_allows_and_what_a_person_approved(tmp_path: Path) -> None:
+    """SE-14, AUT-4, AUT-7: an approval is of the very command that was shown."""
+
+    @tool
+    async def shell(command: list[str], context: Context) -> Result:
+        """Run a command."""
+        return await run_command(command, cwd=tmp_path, context=context)
+
+    executor = Executor(Registry([shell]).guarded(commands([CommandRule("echo", "ok")])))
+    other = ToolCall.of("shell", {"command": ["touch", "made"]}, id="other")
+    allowed, held = executor.run_sync([ToolCall.of("shell", {"command": ["echo", "ok"]}), other])
+    assert allowed.text == "ok\n"
+    assert isinstance(held, Suspended)
+    assert held.request.message == "May this command run?\ntouch made"
+    no = Leg(other, approvals=(held.request.approval(answer=False, by="ann"),), number=2)
+    assert isinstance(executor.run_sync([no])[0], Rejected)
+    yes = (held.request.approval(answer=True, by="ann"),)
+    changed = ToolCall.of("shell", {"command": ["touch", "made", "more"]}, id="other")
+    assert isinstance(executor.run_sync([Leg(changed, approvals=yes, number=2)])[0], Suspended)
+    assert [*tmp_path.iterdir()] == []
+    assert isinstance(executor.run_sync([Leg(other, approvals=yes, number=2)])[0], Completed)
+    assert [file.name for file in tmp_path.iterdir()] == ["made"]

@@ -12,7 +12,7 @@ registry = Registry([git], inject={"token": Secret(token)}).guarded(commands(rul
 from ferrule import Secret
 from ferrule.helpers._commands import ENVIRONMENT, CommandLimits, Variables, run_command
 from ferrule.helpers._opening import BinaryMode, TextMode, open_within
-from ferrule.helpers._rules import ANY, REST, Asked, CommandRule, Placeholder, Word, commands
+from ferrule.helpers._rules import ANY, REST, CommandRule, Placeholder, Word, commands
 from ferrule.helpers._visible import HIDDEN, one_line, visible
 
 __all__ = (
@@ -20,7 +20,6 @@ __all__ = (
     "ENVIRONMENT",
     "HIDDEN",
     "REST",
-    "Asked",
     "BinaryMode",
     "CommandLimits",
     "CommandRule",

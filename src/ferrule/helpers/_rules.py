@@ -9,10 +9,10 @@ never a text in which something hides. Whatever no rule matches is asked about o
 
 import enum
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias, cast
 
-from ferrule import Allow, Ask, Deny, InvalidValue
+from ferrule import Allow, Ask, Authorization, Deny, InvalidValue
 from ferrule.helpers._visible import spelt
 
 _SHOWN = 4000
@@ -102,18 +102,9 @@ def _matches(word: Word, given: str) -> bool:
     return bool(given) and not given.startswith("-") and spelt(given) == given
 
 
-class Asked(Protocol):
-    """What is asked of `commands`: an `Authorization`, as far as it is looked at."""
-
-    @property
-    def arguments(self) -> Mapping[str, object]:
-        """The validated arguments, with all repairs."""
-        ...
-
-
 def commands(
     rules: Iterable[CommandRule], *, argument: str = "command"
-) -> Callable[[Asked], Allow | Ask | Deny]:
+) -> Callable[[Authorization], Allow | Ask | Deny]:
     """
     Return an authorizer that allows the commands of `rules` and has a person asked about others.
 
@@ -126,7 +117,7 @@ def commands(
     """
     known = tuple(rules)
 
-    def judge(asked: Asked) -> Allow | Ask | Deny:
+    def judge(asked: Authorization) -> Allow | Ask | Deny:
         argv = words_of(asked.arguments.get(argument))
         if argv is None:
             raise InvalidValue(
