@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ferrule"
 
 HOUSE: tuple[tuple[str, ...], ...] = (
-    ("_backend", "_contain", "_near", "errors"),
+    ("_backend", "_contain", "_near", "_secret", "errors"),
     ("_asking", "_ijson", "_mend", "_plain", "_value"),
     ("_content", "_hidden", "_traits"),
     ("_calls", "_failure"),
@@ -57,8 +57,14 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_compile", "_generate", "_lenient", "_strict"),
         ("__init__",),
     ),
+    "helpers": (
+        ("_opening", "_printed", "_visible"),
+        ("_rules",),
+        ("_commands",),
+        ("__init__",),
+    ),
     "cli": (
-        ("_signals", "_visible"),
+        ("_signals",),
         ("_board", "_refused"),
         ("_bars", "_blame", "_group", "_lines", "_streams", "_turn"),
         ("_loading",),

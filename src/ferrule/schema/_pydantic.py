@@ -16,9 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaValidator, core_schema
 
+from ferrule._hidden import Within
 from ferrule._near import path_of
 from ferrule._plain import is_array, is_object, json_text
-from ferrule.errors import InvalidCall, Problem
+from ferrule.errors import DeclarationError, InvalidCall, Problem
 from ferrule.schema._refusal import repeats
 
 MOST = 20
@@ -29,15 +30,26 @@ CLOSED = {"model-fields", "dataclass-args", "typed-dict"}
 """Parts of pydantic's own schema that have a configuration, and that list an object's members."""
 
 
-def reader(hint: object, name: str) -> Callable[[object], object]:
+def reader(hint: object, name: str, roots: frozenset[str]) -> Callable[[object], object]:
     """
     Return what makes values of `hint` from what was read from JSON; `name` begins its paths.
 
+    Args:
+        hint: The type.
+        name: What the paths of problems begin with.
+        roots: What is known of the roots that paths in it stay below.
+
     Raises:
         TypeError: pydantic knows no such type.
+        DeclarationError: a path in it has a root that is not known.
     """
     rewriting = _Rewriting()
     core: Any = rewriting.of(_adapter(hint).core_schema)
+    if hidden := rewriting.roots - roots:
+        raise DeclarationError(
+            f"`{getattr(hint, '__name__', hint)}`: a path in it is within the root "
+            f'"{min(hidden)}", which only pydantic sees; declare it as a field of a model'
+        )
     if rewriting.reads_otherwise:
         # A model inside would be read by the validator that it was built with, unless told not to.
         validate = SchemaValidator(core, _use_prebuilt=False).validate_json
@@ -75,11 +87,14 @@ class _Rewriting:
 
     def __init__(self) -> None:
         self.reads_otherwise = False
+        self.roots: set[str] = set()
 
     def of(self, part: object) -> object:
         """Return a copy of one part."""
         if is_array(part):
             return [self.of(item) for item in part]
+        if isinstance(part, Within):
+            self.roots.add(part.root)
         if not is_object(part):
             return part
         copied = {name: self.of(item) for name, item in part.items()}
