@@ -55,7 +55,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "cli": (
-        ("_signals", "_visible"),
+        ("_signals",),
         ("_board", "_refused"),
         ("_bars", "_blame", "_group", "_lines", "_streams", "_turn"),
         ("_loading",),

@@ -21,7 +21,7 @@ from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
 from ferrule.cli._streams import ResultStream, result_stream
 from ferrule.cli._turn import FORMATS
-from ferrule.cli._visible import one_line, visible
+from ferrule.helpers import one_line, visible
 
 TABLE, JSON = "table", "json"
 
