@@ -29,9 +29,9 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("_registry", "_schedule"),
     ("_executor",),
     ("__init__",),
-    ("ports", "states"),
+    ("helpers", "ports", "states"),
     (
-        *("adapters", "helpers", "lock", "mcp", "policies"),
+        *("adapters", "lock", "mcp", "policies"),
         *("runtime", "telemetry", "temporal", "testing", "wire"),
     ),
     ("gateway", "web"),
@@ -52,6 +52,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_plan",),
         ("_explain", "_families", "_pydantic", "_reflect", "_shapes"),
         ("_compile", "_generate", "_strict"),
+        ("__init__",),
+    ),
+    "policies": (
+        ("_invalid", "_paths", "_patterns", "_stated"),
+        ("_conditions", "_hints"),
+        ("_rule",),
+        ("_reach",),
+        ("_reading",),
+        ("_rules",),
+        ("cedar",),
         ("__init__",),
     ),
     "cli": (
