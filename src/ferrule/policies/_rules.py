@@ -131,7 +131,7 @@ class Rules:
                 self._of_nothing(bindings),
                 self._without_argument(bindings),
                 self._escaped(),
-                self._quarrels(),
+                self._quarrels(bindings),
             )
             for sentence in sentences
         ]
@@ -175,12 +175,17 @@ class Rules:
                         "does, so one other element escapes this denial; allow what is good instead"
                     )
 
-    def _quarrels(self) -> Iterator[str]:
+    def _quarrels(self, bindings: list[Binding]) -> Iterator[str]:
+        """Yield the pairs of rules that would decide differently about calls of a tool here."""
+        meant = {rule.number: set(_names(rule, bindings)) for rule in self._rules}
         for earlier, later in quarrels(self._rules):
-            yield (
-                f"{_named(later)}: it decides {later.decide}, and rule {earlier.number} decides "
-                f"{earlier.decide} first for some calls that both are for; put the narrower first"
-            )
+            both = sorted(meant[earlier.number] & meant[later.number])
+            if both:
+                yield (
+                    f"{_named(later)}: it decides {later.decide}, but rule {earlier.number} comes "
+                    f"first and decides {earlier.decide} about some of the same calls of "
+                    f"`{both[0]}`; put the one that is the exception first"
+                )
 
 
 def _named(rule: Rule) -> str:
@@ -201,6 +206,13 @@ def _unknown(rule: Rule, key: Literal["tool", "origin"], pattern: Pattern, names
 def _meant(rule: Rule, bindings: list[Binding]) -> list[Binding]:
     """Return the tools that a rule is for, if only some of their calls."""
     return [one for one in bindings if rule.is_for(one.contract.name, one.contract.origin)]
+
+
+def _names(rule: Rule, bindings: list[Binding]) -> Iterator[str]:
+    """Yield the names of the tools that a rule may decide about, as they are here."""
+    for one in bindings:
+        if rule.chance(one.contract.name, one.contract.origin, one.traits) is not False:
+            yield one.contract.name
 
 
 def _may_have(binding: Binding, name: str) -> bool:
