@@ -59,7 +59,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_conditions", "_hints"),
         ("_rule",),
         ("_reach",),
-        ("_reading",),
+        ("_reading", "_warnings"),
         ("_rules",),
         ("cedar",),
         ("__init__",),

@@ -28,7 +28,7 @@ def command() -> None:
     """Read policies: files of rules that say which calls may run."""
 
 
-@command.command("check")
+@command.command("check", short_help="Say what rules decide about each tool.")
 @click.argument("file", metavar="FILE")
 @click.argument("tools", metavar="TOOLS")
 @click.option("--json", "as_json", is_flag=True, help="For programs: one object per tool.")
@@ -134,12 +134,12 @@ def _write_table(result: ResultStream, found: Sequence[Found]) -> None:
 
 
 def _by(outlook: Sequence[Outlook]) -> str:
-    """Return which rules decide: the only one, or each with what it does where it is for a call."""
+    """Return which rules decide: the only one, or what each does where it is for a call."""
     if len(outlook) == 1:
         return _rule(outlook[0])
     *maybe, last = outlook
-    chances = [f"{one.decide} by {_rule(one)}" for one in maybe]
-    return f"the arguments: {'; '.join(chances)}; else {last.decide} by {_rule(last)}"
+    chances = "; ".join(f"{one.decide} ({_rule(one)})" for one in maybe)
+    return f"on the arguments: {chances}; else {last.decide} ({_rule(last)})"
 
 
 def _rule(one: Outlook) -> str:

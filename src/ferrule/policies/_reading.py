@@ -59,14 +59,14 @@ def read_rules(text: str, source: str) -> tuple[Rule, ...]:
     lines = [text.count("\n", 0, found.start()) + 1 for found in _HEADER.finditer(text)]
     known = len(lines) == len(entries)  # Otherwise some of them stand in a text, or in no header.
     read = [
-        _rule(_Table(entry, f"{source}, {_place(number, line)}", "", problems), number, line)
+        _rule(_Table(entry, f"{source}, {place(number, line)}", "", problems), number, line)
         for number, (entry, line) in enumerate(
             zip(entries, lines if known else [None] * len(entries), strict=True), 1
         )
     ]
     rules = tuple(rule for rule in read if rule is not None)
     problems += [
-        f"{source}, {_place(rule.number, rule.line)}, {key}: {sentence}"
+        f"{source}, {place(rule.number, rule.line)}, {key}: {sentence}"
         for rule, key, sentence in dead(rules)
     ]
     if problems:
@@ -74,7 +74,8 @@ def read_rules(text: str, source: str) -> tuple[Rule, ...]:
     return rules
 
 
-def _place(number: int, line: int | None) -> str:
+def place(number: int, line: int | None) -> str:
+    """Return where a rule stands."""
     return f"rule {number}" if line is None else f"rule {number} (line {line})"
 
 
