@@ -14,13 +14,15 @@ assert outcomes[0].text == "5"
 ```
 """
 
+from ferrule._binding import Binding, Leg, Permit, bind
 from ferrule._calls import ToolCall
 from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
 from ferrule._contract import Contract, Invocation, Repair
 from ferrule._decisions import Allow, Ask, Decision, Deny
 from ferrule._definition import Definition
 from ferrule._diff import Change, diff
-from ferrule._executor import Batch, Event, Executor, Finished, OnDispatch, Progressed, Started
+from ferrule._events import Event, Finished, Progressed, Started
+from ferrule._executor import Batch, Executor, OnDispatch
 from ferrule._failure import CallError, Failure, classify
 from ferrule._function import FunctionTool, tool
 from ferrule._guard import Authorization, Authorizer, Guard
@@ -36,7 +38,7 @@ from ferrule._outcome import (
     Unknown,
     outcome_of,
 )
-from ferrule._registry import Binding, Leg, Permit, Registry, Source, bind
+from ferrule._registry import Registry, Source
 from ferrule._requests import Approval, InputRequest
 from ferrule._step import Step, decode
 from ferrule._tool import Context, OnProgress, Progress, RawTool, Recorder, Tool

@@ -182,6 +182,10 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
             self._idempotency_key = str(uuid.uuid4())
         return self._idempotency_key
 
+    def keep_key(self, key: str | None) -> None:
+        """Have the idempotency key that this logical call has had since its first leg."""
+        self._idempotency_key = key
+
     @property
     def cancelled(self) -> bool:
         """Whether the call was told to stop: what a tool in a thread asks now and then."""

@@ -6,7 +6,7 @@ wrapper need not know what the one it wraps can do, and cannot forget to pass it
 CAP-1). A wrapper that declares a capability itself has the last word on it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
 
 import msgspec
@@ -113,7 +113,7 @@ def layers(tool: Tool) -> Iterator[Tool]:
         layer = unwrap(layer)
 
 
-def capability(tool: Tool, kind: type[T]) -> T | None:
+def capability(tool: Tool, kind: Callable[..., T]) -> T | None:
     """
     Return the outermost layer of `tool` that is a `kind`, or `None`.
 
@@ -124,7 +124,9 @@ def capability(tool: Tool, kind: type[T]) -> T | None:
     Raises:
         InvalidWrappingChain: the layers cannot be walked to where one would be.
     """
-    return next((layer for layer in layers(tool) if isinstance(layer, kind)), None)
+    # Its type is the one under which a checker takes a protocol for a class that makes a `T`.
+    wanted = cast("type[T]", kind)
+    return next((layer for layer in layers(tool) if isinstance(layer, wanted)), None)
 
 
 def is_tool(thing: object) -> bool:
