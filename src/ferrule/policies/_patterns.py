@@ -9,18 +9,18 @@ never says so wrongly.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
+from itertools import starmap, takewhile
 
 import msgspec
 
 from ferrule import InvalidValue
 
-LONGEST = 256
-"""Characters of a pattern."""
+LONGEST = 128
+"""Characters of a pattern, and of a tool's name."""
 
-_NAME_LENGTH = 128
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./")
 """What the name of a tool is made of (CONTRACT DEF-1)."""
 
@@ -32,6 +32,11 @@ class One(msgspec.Struct, frozen=True):
 
     characters: frozenset[str]
     others: bool = False
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it is one character alone."""
+        return len(self.characters) == 1 and not self.others
 
     def is_within(self, wider: "One") -> bool:
         """Say whether each character that it takes, `wider` takes too."""
@@ -61,10 +66,20 @@ _IN_NAMES = One(_NAME)
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """A pattern that was read: its text, its tokens, and what matches it."""
+    """
+    A pattern that was read.
+
+    Attributes:
+        text: As it is written.
+        tokens: The same, to be compared.
+        head: The characters that all that matches begins with.
+        tail: And those that it ends with.
+    """
 
     text: str
     tokens: tuple[Token, ...]
+    head: str
+    tail: str
     _regex: re.Pattern[str]
 
     @classmethod
@@ -98,15 +113,20 @@ class Pattern(msgspec.Struct, frozen=True):
     def can_be_a_tool(self) -> bool:
         """Whether some legal name of a tool matches."""
         singles = [token for token in self.tokens if token is not None]
-        return len(singles) <= _NAME_LENGTH and all(map(_IN_NAMES.meets, singles))
+        return all(map(_IN_NAMES.meets, singles))
 
     def covers(self, narrower: "Pattern") -> bool:
         """Say whether whatever matches `narrower` surely matches this one too."""
-        return _covers(self.tokens, narrower.tokens)
+        outside = narrower.head.startswith(self.head) and narrower.tail.endswith(self.tail)
+        return outside and _covers(self.tokens, narrower.tokens)
 
     def meets(self, other: "Pattern") -> bool:
         """Say whether some text matches both."""
-        return _meets(self.tokens, other.tokens)
+        return (
+            (self.head.startswith(other.head) or other.head.startswith(self.head))
+            and (self.tail.endswith(other.tail) or other.tail.endswith(self.tail))
+            and _meets(self.tokens, other.tokens)
+        )
 
 
 def read_pattern(value: object) -> Pattern:
@@ -123,7 +143,15 @@ def read_pattern(value: object) -> Pattern:
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> Pattern:
-    return Pattern(text, tuple(_tokens(text)), re.compile(translate(text)))
+    tokens = tuple(_tokens(text))
+    head, tail = _literal(tokens), _literal(tokens[::-1])[::-1]
+    return Pattern(text, tokens, head, tail, re.compile(translate(text)))
+
+
+def _literal(tokens: Iterable[Token]) -> str:
+    """Return the characters at the beginning that no other can stand for."""
+    sets = takewhile(lambda token: token is not None and token.is_literal, tokens)
+    return "".join(character for token in sets if token for character in token.characters)
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -162,46 +190,50 @@ def _one(part: str) -> One:
     return One(taken)
 
 
-Step = Callable[[int, int, list[list[bool]]], bool]
+# ---- two patterns compared -----------------------------------------------------------------------
 
 
-def _table(rows: int, columns: int, step: Step) -> bool:
-    """Fill a table from its end, each field from the fields after it; return the first field."""
-    fields = [[False] * (columns + 1) for _ in range(rows + 1)]
-    for row in range(rows, -1, -1):
-        for column in range(columns, -1, -1):
-            fields[row][column] = step(row, column, fields)
-    return fields[0][0]
-
-
-@lru_cache(maxsize=65536)
 def _covers(wide: tuple[Token, ...], narrow: tuple[Token, ...]) -> bool:
-    if wide == narrow:
-        return True
-
-    def step(i: int, j: int, fields: list[list[bool]]) -> bool:
-        if i == len(wide):
-            return j == len(narrow)
-        token = wide[i]
-        if token is None:  # A star takes nothing, or whatever is next.
-            return fields[i + 1][j] or (j < len(narrow) and fields[i][j + 1])
-        other = narrow[j] if j < len(narrow) else None
-        return other is not None and other.is_within(token) and fields[i + 1][j + 1]
-
-    return _table(len(wide), len(narrow), step)
+    """Say whether each token of `narrow` stands where `wide` takes whatever it takes."""
+    return _aligned(wide, narrow, _within)
 
 
-@lru_cache(maxsize=65536)
 def _meets(one: tuple[Token, ...], other: tuple[Token, ...]) -> bool:
-    def step(i: int, j: int, fields: list[list[bool]]) -> bool:
-        ended, others_ended = i == len(one), j == len(other)
-        if not ended and one[i] is None:
-            return fields[i + 1][j] or (not others_ended and fields[i][j + 1])
-        if not others_ended and other[j] is None:
-            return fields[i][j + 1] or (not ended and fields[i + 1][j])
-        if ended or others_ended:
-            return ended and others_ended
-        a, b = one[i], other[j]
-        return a is not None and b is not None and a.meets(b) and fields[i + 1][j + 1]
+    """Say whether some text matches both."""
+    if None in one and None in other:
+        # What stands between the outer stars finds room: one after the other, between the ends.
+        ends = (zip(one, other, strict=False), zip(one[::-1], other[::-1], strict=False))
+        return all(all(starmap(_meet, takewhile(all, end))) for end in ends)
+    glob, row = (one, other) if None in one else (other, one)
+    return _aligned(glob, row, _meet)
 
-    return _table(len(one), len(other), step)
+
+def _aligned(
+    glob: Sequence[Token], row: Sequence[Token], fits: Callable[[Token, Token], bool]
+) -> bool:
+    """
+    Match a row of tokens as a glob matches characters.
+
+    Only the last star is ever taken back: what an earlier one took could only have been less.
+    """
+    i = j = begin = 0
+    star: int | None = None
+    while j < len(row):
+        if i < len(glob) and glob[i] is None:
+            i, star, begin = i + 1, i, j
+        elif i < len(glob) and fits(glob[i], row[j]):
+            i, j = i + 1, j + 1
+        elif star is not None:
+            begin += 1
+            i, j = star + 1, begin
+        else:
+            return False
+    return not any(glob[i:])
+
+
+def _within(wide: Token, narrow: Token) -> bool:
+    return wide is not None and narrow is not None and narrow.is_within(wide)
+
+
+def _meet(one: Token, other: Token) -> bool:
+    return one is not None and other is not None and one.meets(other)

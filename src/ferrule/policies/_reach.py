@@ -74,11 +74,11 @@ def _quarrel(earlier: Rule, later: Rule) -> bool:
 def _covers(wide: Rule, narrow: Rule) -> bool:
     """Say whether `wide` surely is for every call that `narrow` is for."""
     return (
-        all(narrow.when.get(hint, ...) is value for hint, value in wide.when.items())
+        _all_within(narrow.tool, wide.tool)  # The quickest to say no comes first.
+        and _all_within(narrow.origin, wide.origin)
+        and all(narrow.when.get(hint, ...) is value for hint, value in wide.when.items())
         and _confinement_covers(wide.confined, narrow.confined)
         and all(any(one.covers(other) for other in narrow.where) for one in wide.where)
-        and _all_within(narrow.origin, wide.origin)
-        and _all_within(narrow.tool, wide.tool)
     )
 
 
@@ -97,10 +97,10 @@ def _confinement_covers(wide: Confined, narrow: Confined) -> bool:
 def _meet(one: Rule, other: Rule) -> bool:
     """Say whether some call may be for both."""
     return (
-        all(other.when.get(hint, value) is value for hint, value in one.when.items())
-        and _confinements_meet(one.confined, other.confined)
-        and any(a.meets(b) for a in one.tool for b in other.tool)
+        any(a.meets(b) for a in one.tool for b in other.tool)
         and any(a.meets(b) for a in one.origin for b in other.origin)
+        and all(other.when.get(hint, value) is value for hint, value in one.when.items())
+        and _confinements_meet(one.confined, other.confined)
         and together((*one.where, *other.where)) is not None
     )
 

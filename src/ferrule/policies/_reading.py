@@ -24,15 +24,21 @@ from ferrule.policies._stated import HINTS, Hint
 
 T = TypeVar("T")
 
-LARGEST = 1 << 20
+LARGEST = 1 << 18
 """Bytes of a policy."""
 
-MOST_RULES = 500
+MOST_RULES = 250
+MOST_PATTERNS = 32
+"""Patterns of one key."""
+
 MOST_ITEMS = 1000
-"""Values of `in`, patterns of a rule, entries of `where`."""
+"""Values of `in`, entries of `where`."""
 
 MOST_DOTS = 64
 """Dots on one line: TOML reads a dotted key in a time that grows with the square of its parts."""
+
+MOST_DOTS_IN_ALL = 10_000
+"""And each part of one becomes a table."""
 
 DEEPEST = 16
 """Levels of a value that an argument is compared with."""
@@ -88,10 +94,7 @@ def _document(text: str, source: str) -> dict[str, object]:
     """
     if len(text.encode(errors="replace")) > LARGEST:
         raise InvalidPolicy([f"{source}: it is over {LARGEST} bytes; split it"])
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > MOST_DOTS:
-            fault = f"line {number} has more than {MOST_DOTS} dots; break the line"
-            raise InvalidPolicy([f"{source}: {fault}"])
+    _check_dots(text, source)
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -101,6 +104,21 @@ def _document(text: str, source: str) -> dict[str, object]:
     except ValueError:
         fault = "it holds a number of more digits than can be read"
     raise InvalidPolicy([f"{source}: {fault}"])
+
+
+def _check_dots(text: str, source: str) -> None:
+    """
+    Do nothing if a text has few dots, most of all on each line.
+
+    Raises:
+        InvalidPolicy: it has too many.
+    """
+    dots = [line.count(".") for line in text.split("\n")]
+    if max(dots) > MOST_DOTS:
+        line = next(number for number, count in enumerate(dots, 1) if count > MOST_DOTS)
+        raise InvalidPolicy([f"{source}: line {line} has over {MOST_DOTS} dots; break the line"])
+    if sum(dots) > MOST_DOTS_IN_ALL:
+        raise InvalidPolicy([f"{source}: it has over {MOST_DOTS_IN_ALL} dots; split it"])
 
 
 class _Table:
@@ -201,8 +219,8 @@ def _decides(value: object) -> Decides:
 
 def _patterns(value: object) -> tuple[Pattern, ...]:
     values = [value] if isinstance(value, str) else _several(value)
-    if not values:
-        raise InvalidValue("it can never match: the list is empty; leave it out, or name some")
+    if not 0 < len(values) <= MOST_PATTERNS:
+        raise InvalidValue(f"a list of patterns has 1 to {MOST_PATTERNS}; leave it out for any")
     return tuple(map(read_pattern, values))
 
 
@@ -211,8 +229,8 @@ def _tool_patterns(value: object) -> tuple[Pattern, ...]:
     for pattern in patterns:
         if not pattern.can_be_a_tool:
             raise InvalidValue(
-                f"it can never match: no name of a tool is like `{one_line(pattern.text, 60)}`; "
-                "names have 1 to 128 of A-Z a-z 0-9 _ - . /"
+                f"`{one_line(pattern.text, 60)}` can never match: a tool's name has 1 to 128 of "
+                "A-Z a-z 0-9 _ - . /"
             )
     return patterns
 
