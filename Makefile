@@ -66,6 +66,7 @@ coverage: .venv/.dev
 
 fuzz: .venv/.dev
 	$(BIN)/python tests/fuzz_ijson.py --texts 200000
+	$(BIN)/python tests/fuzz_policies.py --texts 20000
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/__main__.py

@@ -13,7 +13,7 @@ BLOCK = re.compile(
 )
 EXAMPLES = [
     pytest.param(*found.groups(), id=f"{page}-{index}")
-    for page in ("README.md", "docs/tools.md")
+    for page in ("README.md", "docs/tools.md", "docs/policies.md")
     for index, found in enumerate(BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")))
 ]
 
