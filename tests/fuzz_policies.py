@@ -46,7 +46,7 @@ NO_VALUES = words("inf nan 1979-05-27 12:00:00 01 'a")
 DECIDES = ('"allow"', '"deny"', '"ask"')
 CONFINED = ("true", "false", '"*"', '"jail:*"')
 ODDITIES = ("reason = ''", "reason = 'r'", "foo = 1", "when = 1", "confined = 1", "where = 'a'")
-JSON = (
+JSON: tuple[object, ...] = (
     *(1, 1.0, 2, -1, True, False, "a", "b", "ab", 0.5, None, "", 1000, 2**63, "é"),
     *([], [1], [1, [1]], {}, {"b": 1}, {"b": [True]}, [{"b": 1}, {"b": 2}], [[1, 1]], ["a", "a"]),
 )
@@ -117,13 +117,15 @@ class PolicySpeller(Speller):
 
     def call(self) -> Authorization:
         """Return a call."""
-        hints = {hint: (None, True, False)[self.below(3)] for hint in HINTS}
+        hints = [(None, True, False)[self.below(3)] for _ in HINTS]
         arguments = {name: JSON[self.below(len(JSON))] for name in ("a", "b", "a b")}
         return Authorization(
             definition=Definition(self.one_of(NAMES)),
             arguments={name: value for name, value in arguments.items() if self.below(4)},
             origin=self.one_of(ORIGINS),
-            traits=Traits(**hints),
+            traits=Traits(
+                read_only=hints[0], destructive=hints[1], idempotent=hints[2], open_world=hints[3]
+            ),
             confinement=(None, "jail:1", "other")[self.below(3)],
         )
 

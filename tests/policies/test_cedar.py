@@ -1,5 +1,6 @@
 """Cedar's language as a policy: what a call is to Cedar, and what its answer is to us."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -130,8 +131,9 @@ def test_a_rule_that_cannot_compare_a_value_does_not_pass_it_over(value: object)
 @pytest.mark.parametrize("name", ["__entity", "__extn", "__expr"])
 def test_a_model_makes_no_entities(name: str) -> None:
     """Issue 4, Cedar: what Cedar would read as more than plain data is refused, at every depth."""
-    inner = {name: {"type": "User", "id": "root"}}
-    for arguments in (inner, {"x": inner}, {"x": [[inner]]}):
+    inner: dict[str, object] = {name: {"type": "User", "id": "root"}}
+    hidden: list[dict[str, object]] = [inner, {"x": inner}, {"x": [[inner]]}]
+    for arguments in hidden:
         with pytest.raises(InvalidValue, match="take an object with such a member for something"):
             Cedar(f"{PERMIT};")(facts(arguments=arguments))
 
@@ -268,7 +270,8 @@ def test_a_schema_holds_for_each_request() -> None:
     policy = Cedar(f"{PERMIT} when {{ context.n > 1 }};", schema=SCHEMA)
 
     assert word(policy(facts(arguments={"n": 2}))) == "allow"
-    for arguments in ({}, {"n": "2"}, {"n": 2, "m": 1}):
+    misfits: list[dict[str, object]] = [{}, {"n": "2"}, {"n": 2, "m": 1}]
+    for arguments in misfits:
         with pytest.raises(FerruleError, match="could not decide: failed to build request"):
             policy(facts(arguments=arguments))
 
@@ -287,6 +290,17 @@ def test_a_missing_engine_says_what_brings_it() -> None:
     assert done.stdout == (
         "Cedar's engine is not installed: pip install 'ferrule[cedar]' cedarpy\n"
     )
+
+
+def test_a_missing_engine_is_seen_in_a_running_process_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ARCHITECTURE rule 5: the same sentence, wherever the import stands."""
+    monkeypatch.delitem(sys.modules, "ferrule.policies.cedar")
+    monkeypatch.setitem(sys.modules, "cedarpy", None)
+
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ferrule\[cedar\]'"):
+        importlib.import_module("ferrule.policies.cedar")
 
 
 # ---- in the house --------------------------------------------------------------------------------

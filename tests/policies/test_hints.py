@@ -63,6 +63,20 @@ def test_an_untrusted_servers_good_word_counts_for_nothing() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("traits", "risk"),
+    [
+        (Traits(read_only=True, open_world=False), "writes"),
+        (Traits(read_only=False, destructive=False), "destructive"),
+        (Traits(read_only=True, open_world=False), "open_world"),
+    ],
+)
+def test_each_good_word_counts_only_from_a_trusted_origin(traits: Traits, risk: Risk) -> None:
+    """SE-12: read-only, not destructive and closed world alike."""
+    assert word(judged(traits, "local", ask=(risk,))) == "allow"
+    assert word(judged(traits, "mcp:files", ask=(risk,))) == "ask"
+
+
 def test_a_trusted_servers_good_word_counts() -> None:
     """SE-12: the same tool of a server that the operator named as trusted is let pass."""
     call = facts("wipe_all", origin="mcp:files", traits=HARMLESS)

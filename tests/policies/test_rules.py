@@ -85,7 +85,7 @@ def test_a_rule_is_for_the_calls_that_all_of_it_holds_for() -> None:
     policy = Rules.parse(ISSUE)
 
     assert word(policy(issue_call())) == "allow"
-    for changed in (
+    changes: list[dict[str, object]] = [
         {"name": "log"},
         {"name": "Git_log"},
         {"origin": "mcp:git2"},
@@ -95,7 +95,8 @@ def test_a_rule_is_for_the_calls_that_all_of_it_holds_for() -> None:
         {"arguments": {"cmd": "status"}},
         {"arguments": {}},
         {"confinement": None},
-    ):
+    ]
+    for changed in changes:
         decision = policy(issue_call(**changed))
         assert (word(decision), reason(decision)) == ("deny", None), changed
 
@@ -310,6 +311,7 @@ where = [{ path = "a..b", equals = 1 }, { path = "a", equal = 1 }]
         ("where = [{ path = 'a[\"\\x\"]', equals = 1 }]", "a quoted name is written as in JSON"),
         (f'where = [{{ path = "a{"[0]" * 32}", equals = 1 }}]', "it is no path from character"),
         ('where = [{ path = "a", in = 1 }]', "where[0].in: write a list"),
+        (f'where = [{{ path = "a", in = {[1] * 1001} }}]', "in: it has more than 1000 entries"),
         ('where = [{ path = "a", equals = inf }]', "where[0].equals: an argument is JSON"),
         ('where = [{ path = "a", equals = 1979-05-27 }]', "where[0].equals: an argument is JSON"),
         (f'where = [{{ path = "a", equals = {"[" * 20}{"]" * 20} }}]', "nested more than 16 deep"),
@@ -356,6 +358,7 @@ ABC = [
     ("", 'tool = "git_log"'),
     ('tool = "git_*"', 'tool = "git_log"'),
     ('tool = "git_*"', 'tool = "git_l?g*"'),
+    ('tool = "*git_log**"', 'tool = "git_log"'),
     ('tool = "git_[a-z]*"', 'tool = "git_[lm]og"'),
     ('tool = ["git_*", "hg_*"]', 'tool = ["hg_log", "git_log"]'),
     ('origin = "mcp:*"', 'origin = "mcp:git"\ntool = "x"'),
@@ -558,7 +561,7 @@ def git_log(count: int = 1) -> str:
     return "a" * count
 
 
-@tool(destructive=True, confinement=lambda arguments: arguments.get("where"))
+@tool(destructive=True, confinement=lambda arguments: str(arguments["where"]))
 def git_push(where: str, refs: list[str]) -> str:
     """Send it away."""
     return f"{where}: {refs}"

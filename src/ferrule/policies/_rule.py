@@ -93,13 +93,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     def decision(self, authorization: Authorization, arguments: Mapping[str, object]) -> Decision:
         """Return what it decides about a call that it judges."""
-        match self.decide:
-            case "allow":
-                return Allow()
-            case "deny":
-                return Deny(self.reason)
-            case "ask":
-                return Ask(self.reason or self._question(authorization, arguments))
+        if self.decide == "allow":
+            return Allow()
+        if self.decide == "deny":
+            return Deny(self.reason)
+        return Ask(self.reason or self._question(authorization, arguments))
 
     def _question(self, authorization: Authorization, arguments: Mapping[str, object]) -> str:
         """Return what a person is asked: the tool, and the arguments that the rule looks at."""
