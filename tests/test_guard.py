@@ -4,7 +4,8 @@ import logging
 import pickle
 import threading
 from collections.abc import Awaitable, Callable
-from typing import cast
+from pathlib import Path
+from typing import Annotated, cast
 
 import anyio
 import anyio.lowlevel
@@ -46,6 +47,7 @@ from ferrule import (
     ToolCall,
     Traits,
     Unknown,
+    Within,
     Wrapper,
     bind,
     classify,
@@ -168,8 +170,14 @@ async def test_what_a_policy_sees_can_run_nothing() -> None:
     """AUT-1: functions among the traits are replaced by what they say of these arguments."""
     policy = Policy()
 
+    asked: list[object] = []
+
+    def uses(arguments: dict[str, object]) -> list[Shared]:
+        asked.append(arguments["path"])
+        return [Shared(f"file:{arguments['path']}")]
+
     @tool(
-        uses=lambda arguments: [Shared(f"file:{arguments['path']}")],
+        uses=uses,
         confinement=lambda arguments: "container" if arguments["path"] == "a" else None,
         replay=lambda arguments: "safe",
     )
@@ -178,6 +186,7 @@ async def test_what_a_policy_sees_can_run_nothing() -> None:
 
     calls = [ToolCall.of("read", {"path": path}) for path in ("a", "b")]
     await Executor(Registry([read]).guarded(policy), max_parallel=1).run(calls)
+    assert asked == ["a", "b"]  # Once for order and policy alike.
     direct = bind(Guard(read, policy))
     await direct.call(direct.contract.admit(calls[0]))
 
@@ -428,10 +437,15 @@ async def test_cancelled_meanwhile_comes_before_any_answer(answer: object) -> No
     assert (came, counted.runs) == (False, 0)
 
 
-async def test_a_call_that_is_cancelled_already_asks_nobody() -> None:
-    """Scope 75; AUT-2."""
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_call_that_is_cancelled_already_asks_nobody(plain: bool) -> None:
+    """Scope 75; AUT-2: neither in a thread nor in the loop."""
     policy, counted = Policy(), Counted()
-    binding = guarded(counted.tool, policy)
+
+    async def native(authorization: Authorization) -> Decision:
+        return policy(authorization)
+
+    binding = guarded(counted.tool, policy if plain else native)
     invocation = binding.contract.admit(CALL)
     with anyio.CancelScope() as scope:
         scope.cancel()
@@ -608,6 +622,53 @@ async def test_a_permit_is_one_more_thing_to_wait_for_and_changes_no_order() -> 
     assert order == ["a", "c"]
     assert rest == ["Started", "Finished", "Started", "Finished"]
     assert [type(outcome) for outcome in batch.outcomes] == [Completed, Rejected, Completed]
+
+
+async def test_nobody_is_asked_about_a_path_that_leads_out(tmp_path: Path) -> None:
+    """AUT-6, FN-5: the call is refused as its arguments are, before any guard."""
+    policy = Policy(Ask("Read it?"))
+
+    @tool
+    async def read(path: Annotated[Path, Within("root")]) -> str:
+        return str(path)
+
+    registry = Registry([read], inject={"root": tmp_path}).guarded(policy)
+    (outcome,) = await Executor(registry).run([ToolCall.of("read", {"path": "../x"})])
+
+    assert cast("Rejected", outcome).kind == "invalid_arguments"
+    assert policy.saw == []
+
+
+async def test_a_path_is_looked_at_again_when_the_call_begins(tmp_path: Path) -> None:
+    """AUT-6, FN-5, SE-13: a call before it in order made a link; what leads out now is refused."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    asked = anyio.Event()
+    ran: list[str] = []
+
+    async def policy(authorization: Authorization) -> bool:
+        asked.set()
+        return True
+
+    @tool(uses="files")
+    async def link() -> None:
+        await asked.wait()
+        (root / "a").symlink_to(outside)
+
+    @tool(uses="files")
+    async def read(path: Annotated[Path, Within("root")]) -> None:
+        ran.append(str(path))
+
+    registry = Registry([link, Guard(read, policy)], inject={"root": root})
+    outcomes = await Executor(registry).run(
+        [ToolCall.of("link"), ToolCall.of("read", {"path": "a/secret.txt"})]
+    )
+
+    assert isinstance(outcomes[0], Completed)
+    assert isinstance(outcomes[1], Rejected)
+    assert outcomes[1].kind == "invalid_arguments"
+    assert ran == []
 
 
 async def test_a_hook_hears_only_of_calls_that_may_run() -> None:

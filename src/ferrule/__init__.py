@@ -19,10 +19,11 @@ from ferrule._calls import ToolCall
 from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
 from ferrule._contract import Contract, Invocation, Repair
 from ferrule._decisions import Allow, Ask, Decision, Deny
+from ferrule._decode import decode
 from ferrule._definition import Definition
 from ferrule._diff import Change, diff
 from ferrule._events import Event, Finished, Progressed, Started
-from ferrule._executor import Batch, Executor, OnDispatch
+from ferrule._executor import Batch, Executor, OnDispatch, Plan, Sink
 from ferrule._failure import CallError, Failure, classify
 from ferrule._function import FunctionTool, tool
 from ferrule._guard import Authorization, Authorizer, Guard
@@ -39,10 +40,10 @@ from ferrule._outcome import (
     outcome_of,
 )
 from ferrule._registry import Registry, Source
-from ferrule._requests import Approval, InputRequest
-from ferrule._step import Step, decode
-from ferrule._tool import Context, OnProgress, Progress, RawTool, Recorder, Tool
-from ferrule._traits import Replay, Shared, TraitFields, Traits, Use
+from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
+from ferrule._step import Step
+from ferrule._tool import Asker, Context, OnProgress, Progress, RawTool, Recorder, Tool
+from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
 from ferrule._wrapper import Wrapper, capability, unwrap
 from ferrule.errors import (
     AuthorizationError,
@@ -63,9 +64,11 @@ from ferrule.errors import (
 )
 
 __all__ = (
+    "Accepted",
     "Allow",
     "Approval",
     "Ask",
+    "Asker",
     "Audio",
     "Authorization",
     "AuthorizationError",
@@ -81,6 +84,7 @@ __all__ = (
     "Contract",
     "Decision",
     "DeclarationError",
+    "Declined",
     "Definition",
     "Deny",
     "DuplicateTool",
@@ -107,15 +111,18 @@ __all__ = (
     "InvalidWrappingChain",
     "Invocation",
     "Leg",
+    "Leniency",
     "Limits",
     "Link",
     "OnDispatch",
     "OnProgress",
     "Outcome",
     "Permit",
+    "Plan",
     "Problem",
     "Progress",
     "Progressed",
+    "Question",
     "RawJSON",
     "RawTool",
     "Record",
@@ -126,6 +133,7 @@ __all__ = (
     "Replay",
     "Result",
     "Shared",
+    "Sink",
     "Source",
     "Started",
     "Step",

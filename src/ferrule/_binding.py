@@ -12,7 +12,7 @@ from ferrule._content import Record, Result
 from ferrule._contract import Contract, Decode, Invocation, Sealed
 from ferrule._decisions import Deny
 from ferrule._definition import Definition
-from ferrule._failure import Failure
+from ferrule._failure import classify
 from ferrule._guard import Guard, refusal, rejected
 from ferrule._ijson import Limits, canonical
 from ferrule._requests import Approval, InputRequest
@@ -139,15 +139,17 @@ class Binding:
                 given is not to be had; or a path that leaves its root.
             AuthorizationError: a policy could not decide.
         """
-        self.check(invocation)
+        ours = type(invocation) is Invocation and invocation[0] is self.contract
+        if not ours or self._life.closed:
+            self.check(invocation)  # Says why not; looked at here, as most tools have no more.
         injected = _NOTHING
         if self.asks:
             injected = await self._injected(context)
             self._given(invocation, injected)
-            if self.guards:
-                refused = await refusal(self.guards, invocation, context, self.traits)
-                if refused is not None:
-                    return refused
+        if self.guards:
+            refused = await refusal(self.guards, invocation, context, self.traits)
+            if refused is not None:
+                return refused
         return _new(Permit, (self, invocation, context.leg, [injected]))
 
     async def call(
@@ -183,8 +185,9 @@ class Binding:
         token = running.set(context)
         try:
             result = await self.tool.call(invocation, context)
-        except Failure as failure:
-            if isinstance(failure.details, Record):
+        except Exception as error:
+            failure = classify(error)
+            if failure is not None and isinstance(failure.details, Record):
                 await context.keep(failure.details)
             raise
         finally:
@@ -247,8 +250,10 @@ class Binding:
             )
         if self._life.closed:
             raise InvalidCall("unavailable")
-        context.given = self._given(invocation, permit[3].pop())
-        context.passed = self.guards
+        injected = permit[3].pop()
+        if self.asks:
+            context.given = self._given(invocation, injected)
+            context.passed = self.guards
 
     async def _injected(self, context: Context) -> dict[str, object]:
         """Ask the harness for what the tool's parameters are to be given."""
@@ -320,7 +325,14 @@ def bind_within(tool: Tool, origin: str, limits: Limits, life: Life) -> Binding:
             raise decode.error
         what = f"the validator of tool `{definition.name}` cannot be had"
         raise InvalidTool(f"{what}: {message_of(decode.error)}") from decode.error
-    contract = Contract(definition, decode=decode, hints=traits.hints, origin=origin, limits=limits)
+    contract = Contract(
+        definition,
+        decode=decode,
+        hints=traits.hints,
+        leniency=traits.leniency,
+        origin=origin,
+        limits=limits,
+    )
     return Binding(contract, tool, traits, life)
 
 

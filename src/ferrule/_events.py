@@ -10,10 +10,21 @@ from ferrule._outcome import Outcome
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """A call was dispatched: its tool runs now."""
+    """
+    A call was dispatched: its tool runs now.
+
+    Attributes:
+        index: Its place in the model's order.
+        call: The call.
+        waited: Seconds since the batch was submitted.
+        behind: Index of the call that it waited for last, or `None`: it waited for its permit, for
+            a slot, or for nothing.
+    """
 
     index: int
     call: ToolCall
+    waited: float = 0.0
+    behind: int | None = None
 
 
 class Progressed(msgspec.Struct, frozen=True, kw_only=True):

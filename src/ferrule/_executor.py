@@ -33,10 +33,11 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, cast
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from ferrule._asking import Asking, called, in_time
 from ferrule._backend import call_soon, loop_runs, native_task
@@ -58,11 +59,17 @@ from ferrule._outcome import (
 )
 from ferrule._registry import Registry, Source
 from ferrule._schedule import Schedule
-from ferrule._tool import Context, Progress, Recorder, Threads, Tool
+from ferrule._tool import Asker, Context, Progress, Recorder, Threads, Tool
 from ferrule.errors import FerruleError
 
 OnDispatch: TypeAlias = Callable[[Context], Awaitable[None] | None]
 """Called when a call has its permit, its slot and its turn, before the tool; it may refuse."""
+
+Sink: TypeAlias = Callable[[Context, Progress], Awaitable[None] | None]
+"""
+Hears of progress, the newest of each call, when the batch is read: one update at a time, a plain
+function in a thread. What it raises is logged; it delays no tool.
+"""
 
 _BREATH = 64
 """Calls after which a worker, or admission, lets other tasks of the loop run."""
@@ -80,20 +87,25 @@ class Executor:
         max_parallel: How many calls of a batch run at once.
         sequential: Run every batch in the model's order, one call at a time.
         recorder: Makes records durable; see `Recorder`.
+        asker: Asks people while a call waits; see `Asker`.
         on_dispatch: Called before each tool, once it has its permit; a call whose hook raises is
             `Rejected("unavailable")`. A plain function costs a thread hop a call.
+        on_progress: Called with the newest progress of each call while the batch is read; see
+            `Sink`.
         hook_timeout: Seconds that each policy, hook and trait function may take, each for itself.
         errors: `"message"` shows the text of private exceptions to the model; for development.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each by keyword; all that a harness may give
         self,
         tools: Registry | Iterable[Tool | Source],
         *,
         max_parallel: int = 8,
         sequential: bool = False,
         recorder: Recorder | None = None,
+        asker: Asker | None = None,
         on_dispatch: OnDispatch | None = None,
+        on_progress: Sink | None = None,
         hook_timeout: float = 30.0,
         errors: Errors = "reference",
     ) -> None:
@@ -103,7 +115,9 @@ class Executor:
         self.max_parallel = max_parallel
         self.sequential = sequential
         self.recorder = recorder
+        self.asker = asker
         self.on_dispatch = on_dispatch
+        self.on_progress = on_progress
         self.hook_timeout = hook_timeout
         self.errors: Errors = errors
 
@@ -113,8 +127,12 @@ class Executor:
 
         Never raises for what a call does. Cancelled from outside, it stops the calls first.
         """
-        batch = Batch(self, calls, caller=caller, listening=False)
+        listening = self.on_progress is not None
+        batch = Batch(self, calls, caller=caller, listening=listening)
         async with batch:
+            if listening:
+                async for _ in batch:
+                    pass
             await batch.ended()
         return list(batch.outcomes)
 
@@ -129,6 +147,15 @@ class Executor:
             raise FerruleError("an event loop runs here: use `await executor.run(calls)`")
         return anyio.run(functools.partial(self.run, calls, caller=caller))
 
+    async def plan(self, calls: Iterable[ToolCall | Leg]) -> "Plan":
+        """
+        Return which calls would wait for which, without running any.
+
+        Lets the calls in and asks the tools' functions what they work on, as a batch would; a call
+        that is refused waits for nobody and holds nobody back. No guard is asked.
+        """
+        return await Batch(self, calls, caller=None, listening=False).planned()
+
     def batch(self, calls: Iterable[ToolCall | Leg], *, caller: object = None) -> "Batch":
         """
         Return a batch to enter with `async with` and to take events from with `async for`.
@@ -136,6 +163,18 @@ class Executor:
         Leaving the block stops what still runs, waits for it, and reports it.
         """
         return Batch(self, calls, caller=caller, listening=True)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """
+    The order of a batch.
+
+    Attributes:
+        after: For each call the indices of those it waits for itself; what those wait for in turn
+            is not repeated.
+    """
+
+    after: tuple[tuple[int, ...], ...]
 
 
 class _Worker:
@@ -223,11 +262,10 @@ class Batch:
         if self._entered:
             raise FerruleError("a batch is entered once; make another with `executor.batch(calls)`")
         self._entered = True
-        await self._admit_all()
-        await self._ask_traits()
-        self._schedule = self._ordered()
+        self._schedule = await self._submit()
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
+        self._submitted = anyio.current_time()
         self._line_up(self._schedule.ready())
         self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
         self._tasks = anyio.create_task_group()
@@ -268,9 +306,19 @@ class Batch:
             event = self._events.popleft()
             if not isinstance(event, Job):
                 return event
-            progressed = self._taken(event)
-            if progressed is not None:
-                return progressed
+            update = self._taken(event)
+            if update is None:
+                continue
+            if self._executor.on_progress is not None:
+                await self._sink(event, update)
+            return Progressed(
+                index=event.index,
+                call=event.call,
+                progress=update.progress,
+                total=update.total,
+                message=update.message,
+                content=update.content,
+            )
 
     async def ended(self) -> None:
         """Wait until every call has its outcome."""
@@ -278,7 +326,17 @@ class Batch:
             self._more = anyio.Event()
             await self._more.wait()
 
+    async def planned(self) -> Plan:
+        """Return the order, and run nothing."""
+        return Plan((await self._submit()).after)
+
     # ---- before anything runs ------------------------------------------------------------------
+
+    async def _submit(self) -> Schedule:
+        """Let the calls in and fix their order."""
+        await self._admit_all()
+        await self._ask_traits()
+        return self._ordered()
 
     async def _admit_all(self) -> None:
         seen: set[str] = set()
@@ -312,12 +370,12 @@ class Batch:
 
     # ---- whose turn it is, and who may ---------------------------------------------------------
 
-    def _line_up(self, indices: Iterable[int]) -> None:
+    def _line_up(self, indices: Iterable[int], behind: int | None = None) -> None:
         """Let calls run whose turn it is, once they may; pass over those that have ended."""
         turns = deque(indices)
         while turns:
             job = self._jobs[turns.popleft()]
-            job.its_turn = True
+            job.its_turn, job.behind = True, behind
             if job.outcome is not None and self._schedule is not None:
                 turns.extend(self._schedule.finish(job.index))
             elif job.permitted:
@@ -374,6 +432,7 @@ class Batch:
             job.call,
             on_progress=functools.partial(self._progressed, job) if self._listening else None,
             recorder=self._executor.recorder,
+            asker=self._executor.asker,
             inject=self._executor.registry.inject,
             caller=self._caller,
         )
@@ -457,7 +516,8 @@ class Batch:
         binding.check(invocation, job.permit)
         job.dispatched = True
         if self._listening:
-            self._tell(Started(index=job.index, call=job.call))
+            waited = anyio.current_time() - self._submitted
+            self._tell(Started(index=job.index, call=job.call, waited=waited, behind=job.behind))
         return await binding.call(invocation, context, job.permit)
 
     def _outcome(self, job: Job, ended: object) -> Outcome:
@@ -486,8 +546,12 @@ class Batch:
         if not self._unsettled:
             self._make_room()
         if job.its_turn and self._schedule is not None and not self._stopping:
-            self._line_up(self._schedule.finish(job.index))
-        job.invocation = job.binding = job.context = job.permit = None
+            following = self._schedule.finish(job.index)
+            if following:
+                self._line_up(following, job.index)
+        job.invocation = job.binding = job.permit = None
+        if job.unread is None:
+            job.context = None
         if self._listening:
             self._tell(Finished(index=job.index, call=job.call, outcome=outcome))
         elif not self._unsettled:
@@ -577,16 +641,14 @@ class Batch:
         elif self._token is not None:
             call_soon(self._token, self._wake)
 
-    def _taken(self, job: Job) -> Progressed | None:
+    def _taken(self, job: Job) -> Progress | None:
         with self._lock:
             update, job.unread = job.unread, None
-        if update is None:
-            return None
-        return Progressed(
-            index=job.index,
-            call=job.call,
-            progress=update.progress,
-            total=update.total,
-            message=update.message,
-            content=update.content,
-        )
+        return update
+
+    async def _sink(self, job: Job, update: Progress) -> None:
+        """Give an update to the executor's own listener; what that raises is its own affair."""
+        heard = called(cast("Sink", self._executor.on_progress), job.context, update)
+        done = await in_time(self._executor.hook_timeout, heard)
+        if isinstance(done, Broke):
+            logger.warning("on_progress broke", exc_info=done.error)

@@ -21,6 +21,7 @@ from ferrule._contain import Broke, contain
 from ferrule._content import Result
 from ferrule._contract import Invocation, Repair
 from ferrule._decisions import Allow, Ask, Decision, Deny
+from ferrule._decode import schema_of
 from ferrule._definition import Definition
 from ferrule._failure import Failure
 from ferrule._requests import Approval, Asked, InputRequest
@@ -29,8 +30,6 @@ from ferrule._traits import Traits
 from ferrule._value import type_name
 from ferrule._wrapper import Wrapper
 from ferrule.errors import AuthorizationError, FerruleError, InvalidCall, InvalidTool
-from ferrule.schema._generate import generate
-from ferrule.schema._types import shape_of
 
 
 class Authorization(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,5 +233,5 @@ class _Facts:
 
 
 def _request(ask: Ask, asked: Asked) -> InputRequest:
-    schema = generate(shape_of(ask.answer, where="the answer of an Ask"))
+    schema = schema_of(ask.answer, where="the answer of an Ask")
     return InputRequest(ask.message, schema=schema, expires_in=ask.expires_in, asked=asked)

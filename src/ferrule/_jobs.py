@@ -11,7 +11,7 @@ from ferrule._near import near, shown
 from ferrule._outcome import Outcome, Rejected, outcome_of
 from ferrule._registry import Registry
 from ferrule._tool import Context, Progress
-from ferrule._traits import Replay, Traits, Use, uses_of
+from ferrule._traits import Replay, Traits, Use, replay_of, uses_of
 from ferrule.errors import FerruleError, InvalidCall, Problem
 
 _FEW = 12
@@ -26,15 +26,19 @@ class Job:
         index: Its place in the model's order.
         leg: Which run of the call this is, and what goes with it; `None` for a plain first one.
         permitted: Whether nobody has to be asked any more.
+        replay: What a second run would do, as far as the tool has said.
+        traits: What the tool says of this call, where a guard is to see it; `None` where no trait
+            is a function of the arguments.
         its_turn: Whether no earlier call holds it back.
+        behind: The call whose end gave it its turn.
         dispatched: Whether its tool may have begun.
         unread: The newest progress that no reader has taken.
         outcome: How it ended, once it has.
     """
 
     __slots__ = (
-        "binding", "call", "context", "dispatched", "index", "invocation", "its_turn", "leg",
-        "outcome", "permit", "permitted", "traits", "unread", "uses",
+        "behind", "binding", "call", "context", "dispatched", "index", "invocation", "its_turn",
+        "leg", "outcome", "permit", "permitted", "replay", "traits", "unread", "uses",
     )  # fmt: skip
 
     def __init__(self, index: int, given: object) -> None:
@@ -50,17 +54,14 @@ class Job:
         self.context: Context | None = None
         self.permit: Permit | None = None
         self.traits: Traits | None = None
+        self.replay: Replay = "unknown"
         self.uses: tuple[Use, ...] | None = ()
         self.permitted = True
         self.its_turn = False
+        self.behind: int | None = None
         self.dispatched = False
         self.unread: Progress | None = None
         self.outcome: Outcome | None = None
-
-    @property
-    def replay(self) -> Replay:
-        """What a second run would do, as far as the tool has said."""
-        return "unknown" if self.traits is None else cast("Replay", self.traits.replay)
 
     @property
     def is_described(self) -> bool:
@@ -84,15 +85,23 @@ class Job:
         self.permitted = not binding.asks
         self.uses = binding.uses
         if self.uses is not None:
-            self.traits = binding.traits
+            self.replay = cast("Replay", binding.traits.replay)
         return None
 
     def describe(self) -> None:
         """Ask the tool's functions what this call works on; raises whatever they raise."""
-        if self.binding is not None and self.invocation is not None:
-            invocation = self.invocation
-            self.traits = self.binding.traits.settled(lambda: invocation.arguments)
-            self.uses = uses_of(self.traits.uses)
+        if self.binding is None or self.invocation is None:
+            return
+        invocation, traits = self.invocation, self.binding.traits
+        if self.binding.guards:  # They are shown all that the tool says of this call.
+            self.traits = traits = traits.settled(lambda: invocation.arguments)
+        self.uses = uses_of(_told(traits.uses, invocation))
+        self.replay = replay_of(_told(traits.replay, invocation))
+
+
+def _told(trait: object, invocation: Invocation) -> object:
+    """Return a trait, or what a function in its place says of the arguments."""
+    return trait(invocation.arguments) if callable(trait) else trait
 
 
 def _rejected(

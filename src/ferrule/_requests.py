@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Self
+from typing import Generic, Literal, Self, TypeVar
 
 import msgspec
 
@@ -11,6 +11,8 @@ from ferrule._plain import is_mapping, json_text, plain
 from ferrule._value import Value, unicode
 from ferrule.errors import InvalidJSON, InvalidSchema, InvalidValue
 from ferrule.schema import compile as compile_schema
+
+T = TypeVar("T")
 
 
 class Asked(Value, frozen=True, kw_only=True):
@@ -68,6 +70,48 @@ class Approval(_ApprovalFacts, frozen=True):
             asked.fingerprint,
             asked.guard,
         )
+
+
+class Question(Value, frozen=True):
+    """
+    What a running call asks while it waits (CONTRACT ASK-1); what an asker is given.
+
+    Attributes:
+        message: What a person reads.
+        schema: JSON Schema of the answer, or `None` where a person only goes to `url`.
+        url: Where a person goes, or `None`; never followed by us.
+    """
+
+    message: str
+    schema: Mapping[str, object] | bool | None = None
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        if not unicode(self.message, what="the message of a Question"):
+            raise InvalidValue("a Question says what a person is asked; give it a sentence")
+        url = self.url
+        if url is not None and not unicode(url, what="the url of a Question").startswith(_WEB):
+            raise InvalidValue("the url of a Question begins with https:// or http://")
+
+
+_WEB = ("https://", "http://")
+
+
+class Accepted(msgspec.Struct, Generic[T], frozen=True):
+    """A person answered; `content` is of the type that was asked for."""
+
+    content: T
+
+
+class Declined(Value, frozen=True):
+    """
+    A person did not answer.
+
+    Attributes:
+        action: `"decline"` is a no; `"cancel"` says that nobody chose, or nobody is there.
+    """
+
+    action: Literal["decline", "cancel"] = "decline"
 
 
 class _RequestFacts(Value, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """What a harness reads of a tool and a model never does: one frozen value, all defaulted."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias, TypedDict, cast
+from typing import ClassVar, Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -35,6 +35,49 @@ Confinement: TypeAlias = str | None
 """The name of what confines a call, as in `container:build`; `None` is unconfined."""
 
 
+class Leniency(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    Which mistakes of a model are repaired before a call is refused for them; none, by default.
+
+    A repair is tried only when the arguments as written are refused, is made only where the
+    declared type does not accept the value, and is recorded on the invocation under its name.
+    Nothing is guessed: what could have been meant in two ways stays refused.
+
+    Attributes:
+        double_encoded: The whole text is a JSON string that holds the object: one layer comes off.
+        json_in_string: A text with the JSON of a declared list or object is read, once.
+        numbers_in_string: A text that is a number of JSON becomes a declared number or integer.
+        booleans_in_string: `"true"` and `"false"`, and no other text, become a declared boolean.
+        null_is_default: A null goes away where a member may be left out and may not be null.
+        broken_json: A text that is no JSON is written anew if it stays the same in all it says,
+            as with single quotes, `True`, or a comma too many. Needs `ferrule[repair]`.
+    """
+
+    double_encoded: bool = False
+    json_in_string: bool = False
+    numbers_in_string: bool = False
+    booleans_in_string: bool = False
+    null_is_default: bool = False
+    broken_json: bool = False
+
+    COMMON: ClassVar["Leniency"]
+    """All but `broken_json`."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidValue(f"{name} of a Leniency is True or False")
+
+
+Leniency.COMMON = Leniency(
+    double_encoded=True,
+    json_in_string=True,
+    numbers_in_string=True,
+    booleans_in_string=True,
+    null_is_default=True,
+)
+
+
 class TraitFields(TypedDict, total=False):
     """The fields of `Traits`, as keyword arguments of `@tool`."""
 
@@ -46,6 +89,7 @@ class TraitFields(TypedDict, total=False):
     uses: Uses | Callable[[Arguments], Uses | None] | None
     confinement: Confinement | Callable[[Arguments], Confinement]
     replay: Replay | Callable[[Arguments], Replay]
+    leniency: Leniency
     failures: tuple[type[Exception], ...]
 
 
@@ -65,6 +109,7 @@ class Traits(Value, frozen=True, kw_only=True):
         confinement: What confines a call, as the tool reports it, or a function of the arguments
             that says so; Ferrule confines nothing itself.
         replay: What a second run would do, or a function of the arguments that says so.
+        leniency: Which mistakes in its arguments are repaired.
         failures: Exceptions whose own message a model may read: definite failures (FAIL-4).
     """
 
@@ -76,6 +121,7 @@ class Traits(Value, frozen=True, kw_only=True):
     uses: Uses | Callable[[Arguments], Uses | None] | None = None
     confinement: Confinement | Callable[[Arguments], Confinement] = None
     replay: Replay | Callable[[Arguments], Replay] = "unknown"
+    leniency: Leniency = Leniency()
     failures: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
@@ -90,6 +136,8 @@ class Traits(Value, frozen=True, kw_only=True):
             confinement_of(self.confinement)
         if not callable(self.replay):
             replay_of(self.replay)
+        if not isinstance(self.leniency, Leniency):
+            raise InvalidValue("leniency is a Leniency, as in Leniency.COMMON")
         if not isinstance(self.failures, tuple) or not all(map(_is_exception, self.failures)):
             raise InvalidValue("failures is a tuple of exception types, as in (FileNotFoundError,)")
 
@@ -154,6 +202,8 @@ class Traits(Value, frozen=True, kw_only=True):
             written["confinement"] = self.confinement
         if self.replay != "unknown":
             written["replay"] = self.replay
+        if self.leniency != Leniency():
+            written["leniency"] = self.leniency.to_json()
         return written
 
     @classmethod
@@ -177,6 +227,7 @@ class _WrittenTraits(Value, frozen=True, kw_only=True):
     uses: tuple[str | Shared, ...] | None = None
     confinement: Confinement = None
     replay: Replay = "unknown"
+    leniency: Leniency = Leniency()
 
 
 def uses_of(value: object) -> tuple[Use, ...]:
