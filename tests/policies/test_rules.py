@@ -503,7 +503,7 @@ def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
 # ---- patterns ------------------------------------------------------------------------------------
 
 PIECES = st.sampled_from(["a", "b", "*", "?", "[ab]", "[!a]", "[a-b]", "[", "]", "!"])
-TEXTS = ["".join(each) for size in range(5) for each in product("ab]!c[", repeat=size)]
+TEXTS = ["".join(each) for size in range(4) for each in product("ab]!c[*?-", repeat=size)]
 
 
 @settings(max_examples=300)
@@ -522,7 +522,7 @@ def test_patterns_are_compared_as_what_they_match(one: list[str], other: list[st
     assert a.meets(b) or not matched_a & matched_b
     assert a.meets(b) is b.meets(a)
     shortest = sum(token is not None for pattern in (a, b) for token in pattern.tokens)
-    assert not a.meets(b) or matched_a & matched_b or shortest > 4
+    assert not a.meets(b) or matched_a & matched_b or shortest > 3
     assert a.covers(a)
 
 
