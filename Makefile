@@ -69,6 +69,7 @@ fuzz: .venv/.dev
 	$(BIN)/python tests/fuzz_arguments.py --texts 100000
 	$(BIN)/python tests/fuzz_turns.py --texts 50000
 	$(BIN)/python tests/fuzz_schemas.py --texts 10000
+	$(BIN)/python tests/fuzz_policies.py --texts 20000
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/__main__.py
