@@ -149,9 +149,9 @@ class Contract:
         "_decode",
         "_definition",
         "_hints",
-        "_is_valid",
         "_listed",
         "_output",
+        "_problems",
         "_quick",
         "_restore",
         "_short",
@@ -178,7 +178,7 @@ class Contract:
         """
         self._definition = definition.copy()
         self._validator = _compiled(definition, "input_schema", limits)
-        self._is_valid = self._validator.is_valid
+        self._problems = self._validator.problems
         self._output = (
             None
             if definition.output_schema is None
@@ -230,8 +230,8 @@ class Contract:
                 pass
             else:
                 return _new(Invocation, (self, call, text, value, ()))
-        if not self._is_valid(arguments):
-            raise InvalidCall("invalid_arguments", self._validator.problems(arguments))
+        if problems := self._problems(arguments):
+            raise InvalidCall("invalid_arguments", problems)
         repairs: tuple[Repair, ...] = ()
         if self._restore is not None:
             repairs = tuple(Repair("strict_null", p) for p in self._restore.left_out(arguments))

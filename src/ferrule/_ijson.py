@@ -421,7 +421,7 @@ def _read_carefully(string: str) -> object:
     """Read a text, checking all of it; the one place that words what is wrong."""
     if string.startswith("\ufeff"):
         raise InvalidJSON("a byte order mark is not JSON", position=0)
-    if (found := _FORBIDDEN.search(string)) is not None:
+    if (found := _forbidden(string)) is not None:
         raise InvalidJSON(_character_rule(found[0]), position=found.start())
     try:
         value: Json = _CAREFUL.decode(string)
@@ -449,9 +449,14 @@ def _refuse_faults(value: Json) -> None:
     for trail, item in _walk(value):
         if isinstance(item, _Fault):
             raise InvalidJSON(item.rule, path=path_text(trail))
-        if (found := _FORBIDDEN.search(_own_text(item))) is not None:
+        if (found := _forbidden(_own_text(item))) is not None:
             within = "a member name holds " if isinstance(item, dict) else ""
             raise InvalidJSON(within + _character_rule(found[0]), path=path_text(trail))
+
+
+def _forbidden(text: str) -> re.Match[str] | None:
+    """Find the first character that I-JSON forbids; none of ASCII is one."""
+    return None if text.isascii() else _FORBIDDEN.search(text)
 
 
 def _own_text(item: Json) -> str:
