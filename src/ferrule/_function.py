@@ -349,7 +349,12 @@ class Declaration(msgspec.Struct, frozen=True):
         raise DeclarationError(f'run_in of `{name}` is "auto", "loop" or "thread"')
 
 
+_UNSTATED = Traits()
+
+
 def _traits(fields: TraitFields, name: str | None) -> Traits:
+    if not fields:  # As of most tools.
+        return _UNSTATED
     of = f" of tool `{name}`" if name else ""
     unknown = sorted(set(fields) - set(Traits.__struct_fields__))
     if unknown:
