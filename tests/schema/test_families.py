@@ -505,7 +505,8 @@ def test_a_model_keeps_its_own_configuration() -> None:
 @pytest.mark.parametrize("name", ["type", "schema_ref", "cls", "config"])
 def test_a_model_may_have_a_member_named_as_a_part_of_pydantics_schema(name: str) -> None:
     """FN-3: what only looks like pydantic's own table of a type is a table of members."""
-    made: Any = create_model("Made", **{name: (int, ...), "other": (dict, {"type": "literal"})})
+    members: dict[str, Any] = {name: (int, ...), "other": (dict, {"type": "literal"})}
+    made: Any = create_model("Made", **members)
     done: Any = admitted(made, {name: 1})
     assert (getattr(done, name), done.other) == (1, {"type": "literal"})
 
