@@ -4,7 +4,17 @@ import re
 from collections.abc import Callable
 from typing import Unpack
 
-from ferrule import Context, Definition, RawTool, ToolCall, TraitFields, Traits
+from ferrule import (
+    Binding,
+    Context,
+    Definition,
+    Invocation,
+    Permit,
+    RawTool,
+    ToolCall,
+    TraitFields,
+    Traits,
+)
 
 ANYTHING = {"type": "object"}
 
@@ -38,3 +48,10 @@ def calls(name: str, count: int) -> list[ToolCall]:
 def called(value: object) -> str:
     """Return what a parameter is called in a test's id: short, and the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(getattr(value, "__name__", value)))[:50]
+
+
+async def permitted(binding: Binding, invocation: Invocation, context: Context) -> Permit:
+    """Return the permit of a call that nobody refuses."""
+    answer = await binding.authorize(invocation, context)
+    assert isinstance(answer, Permit)
+    return answer

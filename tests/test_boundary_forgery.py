@@ -26,6 +26,7 @@ from ferrule import (
     ToolCall,
     bind,
 )
+from support import permitted
 
 T = TypeVar("T")
 
@@ -230,7 +231,7 @@ async def test_no_other_way_makes_a_permit_that_is_taken(way: str) -> None:
     wiped = Wiped()
     invocation = wiped.admitted()
     context = Context.of(invocation.call)
-    genuine = await wiped.binding.authorize(invocation, context)
+    genuine = await permitted(wiped.binding, invocation, context)
     try:
         forged = PERMITS[way](genuine)
     except (TypeError, AttributeError, msgspec.ValidationError):
@@ -248,7 +249,7 @@ async def test_a_permit_serves_its_leg_of_its_invocation_alone(other: str) -> No
     wiped = Wiped()
     binding, invocation = wiped.binding, wiped.admitted()
     context = Context.of(invocation.call)
-    permit = await binding.authorize(invocation, context)
+    permit = await permitted(binding, invocation, context)
     match other:
         case "leg":
             context = Context.of(invocation.call, number=2)
@@ -270,8 +271,7 @@ async def test_a_genuine_permit_is_taken() -> None:
     invocation = wiped.admitted()
     context = Context.of(invocation.call)
 
-    await wiped.binding.call(
-        invocation, context, await wiped.binding.authorize(invocation, context)
-    )
+    permit = await permitted(wiped.binding, invocation, context)
+    await wiped.binding.call(invocation, context, permit)
 
     assert wiped.paths == ["/tmp/a"]

@@ -11,10 +11,11 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(
     r"^```python\n(.*?)^```\n(?:[^`#]*?^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL
 )
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [
-    pytest.param(*found.groups(), id=f"{page}-{index}")
-    for page in ("README.md", "docs/tools.md")
-    for index, found in enumerate(BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")))
+    pytest.param(*found.groups(), id=f"{page.relative_to(ROOT)}-{index}")
+    for page in PAGES
+    for index, found in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")))
 ]
 
 

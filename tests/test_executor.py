@@ -6,19 +6,25 @@ from typing import cast
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 import pytest
 
 from ferrule import (
+    Accepted,
     Cancelled,
     Completed,
     Context,
+    Declined,
     Executor,
     Failed,
     Failure,
     FerruleError,
     Finished,
     InputRequest,
+    InvalidValue,
+    Progress,
     Progressed,
+    Question,
     Record,
     Registry,
     Rejected,
@@ -29,6 +35,7 @@ from ferrule import (
     ToolCall,
     Unknown,
     Use,
+    tool,
 )
 from ferrule.testing import MemoryRecorder
 from support import calls, echo, raw, raws
@@ -910,3 +917,183 @@ def test_run_sync_runs_where_no_loop_runs(caplog: pytest.LogCaptureFixture) -> N
     assert "c9" in entry.getMessage()
     assert entry.exc_info is not None
     assert "private" in str(entry.exc_info[1])
+
+
+# ---- the plan ------------------------------------------------------------------------------------
+
+
+async def test_a_plan_says_who_waits_for_whom_and_runs_nothing() -> None:
+    """EXE-3, agenttool 80: computed from validated arguments; what is refused takes no part."""
+    ran: list[str] = []
+    shell = raw("shell", lambda _, __: ran.append("shell"), uses="shell")
+    read = raw("read", lambda _, __: ran.append("read"), uses=lambda a: Shared(str(a["path"])))
+    write = raw("write", lambda _, __: ran.append("write"), uses=lambda a: str(a["path"]))
+    calls = [
+        ToolCall.of("shell"),
+        ToolCall.of("read", {"path": "a"}),
+        ToolCall.of("nobody"),
+        ToolCall.of("read", {"path": "a"}),
+        ToolCall.of("write", {"path": "a"}),
+        ToolCall.of("shell"),
+        ToolCall.of("read", {"path": "b"}),
+    ]
+
+    plan = await Executor([shell, read, write]).plan(calls)
+    chain = await Executor([shell, read, write], sequential=True).plan(calls)
+
+    assert plan.after == ((), (), (), (), (1, 3), (0,), ())
+    assert chain.after == ((), (0,), (), (1,), (3,), (4,), (5,))
+    assert (await Executor([shell]).plan([])).after == ()
+    assert ran == []
+
+
+async def test_started_says_how_long_a_call_waited_and_for_which() -> None:
+    """EXE-3: the call whose end gave it its turn; nobody where it waited for a slot alone."""
+    work = raw("work", lambda _, __: None, uses="state")
+    executor = Executor([work, raw("free", lambda _, __: None)], max_parallel=1)
+    calls = [ToolCall.of("work"), ToolCall.of("free"), ToolCall.of("work")]
+    async with executor.batch(calls) as batch:
+        started = {event.index: event async for event in batch if isinstance(event, Started)}
+
+    assert [started[index].behind for index in range(3)] == [None, None, 0]
+    assert 0 <= started[0].waited <= started[1].waited <= started[2].waited
+
+
+# ---- listening -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_progress_goes_to_the_executors_own_listener(plain: bool) -> None:
+    """EXE-8, EXE-12: in order, the last before the end, from `run` as from `batch`."""
+    heard: list[tuple[str, float | None]] = []
+
+    def listens(context: Context, progress: Progress) -> None:
+        heard.append((context.call_id, progress.progress))
+
+    async def listens_too(context: Context, progress: Progress) -> None:
+        listens(context, progress)
+
+    async def steps(_: dict[str, object], context: Context) -> str:
+        for step in range(3):
+            context.progress(step)
+            await anyio.lowlevel.checkpoint()
+        context.progress(3)
+        return "done"
+
+    executor = Executor([raw("steps", steps)], on_progress=listens if plain else listens_too)
+    (outcome,) = await executor.run([ToolCall.of("steps", id="c1")])
+
+    assert outcome.text == "done"
+    assert [step for _, step in heard] == sorted({step for _, step in heard if step is not None})
+    assert heard[-1] == ("c1", 3)
+
+
+async def test_a_listener_that_raises_fails_no_call(caplog: pytest.LogCaptureFixture) -> None:
+    """EXE-8, PR-03: it is logged, and the tool hears nothing of it."""
+
+    async def steps(_: dict[str, object], context: Context) -> str:
+        context.progress(1)
+        return "done"
+
+    async def listens(_: Context, __: Progress) -> None:
+        raise RuntimeError("no screen")
+
+    (outcome,) = await Executor([raw("steps", steps)], on_progress=listens).run(
+        [ToolCall.of("steps")]
+    )
+
+    assert outcome.text == "done"
+    assert any("on_progress broke" in record.getMessage() for record in caplog.records)
+
+
+# ---- questions -----------------------------------------------------------------------------------
+
+
+async def test_a_tool_asks_a_person_while_it_waits() -> None:
+    """ASK-1: the answer comes checked and typed; a no and nobody are told apart."""
+    questions: list[Question] = []
+
+    async def asker(_: Context, question: Question) -> Accepted[object] | Declined:
+        questions.append(question)
+        if question.url is not None:
+            return Accepted("ignored")
+        return Accepted(3) if question.schema == {"type": "integer"} else Declined()
+
+    answers: list[object] = []
+
+    @tool
+    async def asks(context: Context) -> None:
+        answers.append(await context.ask("How many?", int))
+        answers.append(await context.ask("Sure?"))
+        answers.append(await context.ask("Sign in.", url="https://example.org/in"))
+
+    @tool
+    def asks_in_thread(context: Context) -> None:
+        answers.append(context.ask_blocking("How many?", int))
+
+    async def nobody() -> list[object]:
+        await Executor([asks]).run([ToolCall.of("asks")])
+        return answers[-3:]
+
+    executor = Executor([asks, asks_in_thread], asker=asker)
+    await executor.run([ToolCall.of("asks")])
+    await executor.run([ToolCall.of("asks_in_thread")])
+
+    assert answers == [Accepted(3), Declined("decline"), Accepted(None), Accepted(3)]
+    assert questions[1] == Question("Sure?", schema={"type": "boolean"})
+    assert questions[2] == Question("Sign in.", url="https://example.org/in")
+    assert await nobody() == [Declined("cancel")] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (Accepted("many"), "the answer is not what was asked for: expected integer, got string"),
+        (3, "an asker gives Accepted(…) or Declined(…), not int"),
+        (RuntimeError("no line"), "no line"),
+    ],
+    ids=["type", "no answer", "raises"],
+)
+async def test_what_an_asker_gets_wrong_reaches_the_tool(given: object, says: str) -> None:
+    """ASK-1: as an error in the tool, which may handle it."""
+
+    async def asker(_: Context, __: Question) -> Accepted[object] | Declined:
+        if isinstance(given, Exception):
+            raise given
+        return cast("Accepted[object]", given)
+
+    @tool
+    async def asks(context: Context) -> str:
+        try:
+            await context.ask("How many?", int)
+        except Exception as error:  # noqa: BLE001  # whatever it is, its text is compared
+            return str(error)
+        return ""
+
+    (outcome,) = await Executor([asks], asker=asker).run([ToolCall.of("asks")])
+
+    assert outcome.text == says
+
+
+async def test_a_question_that_cannot_be_is_refused_where_it_is_asked() -> None:
+    """ASK-1: no message, no web address; and from the wrong side of the loop."""
+    for message, url in (("", None), ("a", "file:///etc/passwd")):
+        with pytest.raises(InvalidValue, match="a Question"):
+            Question(message, url=url)
+    with pytest.raises(FerruleError, match=r"here use `await context.ask\(…\)`"):
+        Context.of(ToolCall.of("a")).ask_blocking("Sure?")
+
+
+async def test_a_record_on_a_wrapped_failure_is_kept() -> None:
+    """REC-1, FAIL-2: as on the failure itself; another error's is not looked for."""
+    recorder = MemoryRecorder()
+
+    async def wraps(_: dict[str, object], __: Context) -> None:
+        raise ValueError from Failure("no", details=Record("a:b", data=1))
+
+    (outcome,) = await Executor([raw("wraps", wraps)], recorder=recorder).run(
+        [ToolCall.of("wraps")]
+    )
+
+    assert outcome.text == "Error: no"
+    assert [(kept.namespace, kept.data) for kept in recorder.records] == [("a:b", 1)]

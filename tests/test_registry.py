@@ -27,7 +27,7 @@ from ferrule import (
     ToolCall,
     outcome_of,
 )
-from support import echo, raw
+from support import echo, permitted, raw
 
 
 def named(*names: str, text: str = "") -> list[RawTool]:
@@ -334,7 +334,7 @@ async def test_a_call_after_closing_is_rejected_as_unavailable() -> None:
     assert binding is not None
     invocation = binding.contract.admit(ToolCall.of("a"))
     context = Context.of(invocation.call)
-    permit = await binding.authorize(invocation, context)
+    permit = await permitted(binding, invocation, context)
 
     await registry.aclose()
     [outcome] = await Executor(registry).run([ToolCall.of("a")])

@@ -14,14 +14,19 @@ assert outcomes[0].text == "5"
 ```
 """
 
+from ferrule._binding import Binding, Leg, Permit, bind
 from ferrule._calls import ToolCall
 from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
 from ferrule._contract import Contract, Invocation, Repair
+from ferrule._decisions import Allow, Ask, Decision, Deny
+from ferrule._decode import decode
 from ferrule._definition import Definition
 from ferrule._diff import Change, diff
-from ferrule._executor import Batch, Event, Executor, Finished, OnDispatch, Progressed, Started
+from ferrule._events import Event, Finished, Progressed, Started
+from ferrule._executor import Batch, Executor, OnDispatch, Plan, Sink
 from ferrule._failure import CallError, Failure, classify
 from ferrule._function import FunctionTool, tool
+from ferrule._guard import Authorization, Authorizer, Guard
 from ferrule._hidden import Inject, Within
 from ferrule._ijson import Limits, canonical, digest, read_json
 from ferrule._outcome import (
@@ -34,11 +39,12 @@ from ferrule._outcome import (
     Unknown,
     outcome_of,
 )
-from ferrule._registry import Binding, Permit, Registry, Source, bind
-from ferrule._requests import InputRequest
-from ferrule._step import Step, decode
-from ferrule._tool import Context, OnProgress, Progress, RawTool, Recorder, Tool
-from ferrule._traits import Replay, Shared, TraitFields, Traits, Use
+from ferrule._registry import Registry, Source
+from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
+from ferrule._step import Step
+from ferrule._tool import Asker, Context, OnProgress, Progress, RawTool, Recorder, Tool
+from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
+from ferrule._wrapper import Wrapper, capability, unwrap
 from ferrule.errors import (
     AuthorizationError,
     DeclarationError,
@@ -52,13 +58,21 @@ from ferrule.errors import (
     InvalidSchema,
     InvalidTool,
     InvalidValue,
+    InvalidWrappingChain,
     Problem,
     ValidatorCrash,
 )
 
 __all__ = (
+    "Accepted",
+    "Allow",
+    "Approval",
+    "Ask",
+    "Asker",
     "Audio",
+    "Authorization",
     "AuthorizationError",
+    "Authorizer",
     "Batch",
     "Binding",
     "CallError",
@@ -68,8 +82,11 @@ __all__ = (
     "Content",
     "Context",
     "Contract",
+    "Decision",
     "DeclarationError",
+    "Declined",
     "Definition",
+    "Deny",
     "DuplicateTool",
     "Event",
     "Executor",
@@ -80,6 +97,7 @@ __all__ = (
     "Finished",
     "ForeignInvocation",
     "FunctionTool",
+    "Guard",
     "Image",
     "Inject",
     "InputRequest",
@@ -90,16 +108,21 @@ __all__ = (
     "InvalidSchema",
     "InvalidTool",
     "InvalidValue",
+    "InvalidWrappingChain",
     "Invocation",
+    "Leg",
+    "Leniency",
     "Limits",
     "Link",
     "OnDispatch",
     "OnProgress",
     "Outcome",
     "Permit",
+    "Plan",
     "Problem",
     "Progress",
     "Progressed",
+    "Question",
     "RawJSON",
     "RawTool",
     "Record",
@@ -110,6 +133,7 @@ __all__ = (
     "Replay",
     "Result",
     "Shared",
+    "Sink",
     "Source",
     "Started",
     "Step",
@@ -123,8 +147,10 @@ __all__ = (
     "Use",
     "ValidatorCrash",
     "Within",
+    "Wrapper",
     "bind",
     "canonical",
+    "capability",
     "classify",
     "decode",
     "diff",
@@ -132,4 +158,5 @@ __all__ = (
     "outcome_of",
     "read_json",
     "tool",
+    "unwrap",
 )

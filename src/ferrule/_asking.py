@@ -14,7 +14,7 @@ from typing import Generic, TypeVar, cast
 import anyio
 import anyio.to_thread
 
-from ferrule._contain import Broke, Threw, carry, contain
+from ferrule._contain import Broke, Threw, carry, contain, contain_async
 from ferrule.errors import FerruleError
 
 T = TypeVar("T")
@@ -39,14 +39,27 @@ async def called(function: Callable[..., object], *arguments: object) -> object:
     """
     if is_async(function):
         return await cast("Awaitable[object]", function(*arguments))
-    done = await anyio.to_thread.run_sync(
-        carry, functools.partial(function, *arguments), abandon_on_cancel=True
+    done: object
+    (done,) = await anyio.to_thread.run_sync(
+        _carried, functools.partial(function, *arguments), abandon_on_cancel=True
     )
     if isinstance(done, Threw):
         raise done.error
     if inspect.isawaitable(done):  # As of a lambda that calls an async function.
         return await cast("Awaitable[object]", done)
     return done
+
+
+def _carried(function: Callable[[], object]) -> tuple[object]:
+    """Carry what a thread gives in a tuple: trio takes a coroutine for a mistake of ours."""
+    return (carry(function),)
+
+
+async def in_time(seconds: float, answer: Awaitable[T]) -> T | Broke:
+    """Await what other people's code gives; that it broke or took too long is an answer too."""
+    with anyio.move_on_after(seconds):
+        return await contain_async(answer)
+    return Broke(FerruleError(f"it did not answer within {seconds:g} s"))
 
 
 class Asking(Generic[T]):

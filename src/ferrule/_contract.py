@@ -7,7 +7,7 @@ ask a metaclass, all that an invocation says stands in one private field whose c
 build. `Binding` looks at nothing else.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NoReturn, Self
 
@@ -18,7 +18,9 @@ from ferrule._contain import Broke, contain
 from ferrule._content import RawJSON, Result, Text, is_larger
 from ferrule._definition import Definition, fingerprint
 from ferrule._ijson import Limits, blank, digest, read, wide_integers
+from ferrule._leniency import mender
 from ferrule._plain import is_mapping, is_sequence
+from ferrule._traits import Leniency
 from ferrule._value import Value
 from ferrule.errors import (
     CallKind,
@@ -93,7 +95,8 @@ class Invocation(Sealed, tuple["Contract", ToolCall, str, object, tuple[Repair, 
     A call that one exact contract has let in; made by `Contract.admit` alone.
 
     It runs only on the binding of that contract (CONTRACT ADM-4). That it is a tuple is nobody's
-    business: one is made for each call, and nothing else that cannot change is as cheap.
+    business: one is made for each call, and nothing else that cannot change is as cheap. Its text
+    is the one that the arguments are read from again: that of the call, or that of its repair.
     """
 
     __slots__ = ()
@@ -106,7 +109,8 @@ class Invocation(Sealed, tuple["Contract", ToolCall, str, object, tuple[Repair, 
     @property
     def text(self) -> str:
         """The arguments byte for byte as written; `{}` where they were blank."""
-        return self[2]
+        # What was repaired was not blank: `{}` holds nothing that could be.
+        return self[1].arguments if self[4] else self[2]
 
     @property
     def value(self) -> object:
@@ -148,10 +152,12 @@ class Contract:
         "_argument_bytes",
         "_decode",
         "_definition",
+        "_fingerprint",
         "_hints",
+        "_is_valid",
         "_listed",
+        "_mender",
         "_output",
-        "_problems",
         "_quick",
         "_restore",
         "_short",
@@ -167,6 +173,7 @@ class Contract:
         *,
         decode: Decode | None = None,
         hints: Mapping[str, bool] | None = None,
+        leniency: Leniency = Leniency(),
         origin: str = "local",
         limits: Limits = Limits(),
     ) -> None:
@@ -174,11 +181,12 @@ class Contract:
         Freeze `definition` and compile its schemas.
 
         Raises:
-            InvalidTool: a schema does not compile or breaks a budget.
+            InvalidTool: a schema does not compile or breaks a budget, or a repair needs a package
+                that is not here.
         """
         self._definition = definition.copy()
         self._validator = _compiled(definition, "input_schema", limits)
-        self._problems = self._validator.problems
+        self._is_valid = self._validator.is_valid
         self._output = (
             None
             if definition.output_schema is None
@@ -187,7 +195,9 @@ class Contract:
         self._decode = decode
         self._quick: type[object] | None = getattr(decode, "quick", None)
         self._restore: Restore | None = getattr(decode, "restore", None)
+        self._mender = mender(leniency, definition.name, self._definition.input_schema, limits)
         self._hints = dict(hints or {})
+        self._fingerprint: str | None = None
         # Characters of a text that is small enough, whatever they are, if a text alone is enough.
         self._short = -1 if self._output else limits.output_bytes // 4
         self._argument_bytes = limits.argument_bytes
@@ -204,14 +214,17 @@ class Contract:
     @property
     def fingerprint(self) -> str:
         """The identity that approvals and locks use (CONTRACT DEF-3)."""
-        return fingerprint(self._definition, origin=self.origin, hints=self._hints)
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self._definition, origin=self.origin, hints=self._hints)
+        return self._fingerprint
 
     def admit(self, call: ToolCall) -> Invocation:
         """
         Let `call` in, or say everything that is wrong with it.
 
         Checks in this order: the name, the text as an I-JSON object within limits, the schema, the
-        tool's own decoding and validator. Runs no tool and asks no policy.
+        tool's own decoding and validator. What text or schema refuse is repaired before, as far as
+        the tool's leniency goes. Runs no tool and asks no policy.
 
         Raises:
             InvalidCall: with a kind and all problems found; `ValidatorCrash` when the tool's own
@@ -222,25 +235,25 @@ class Contract:
         text = call.arguments
         if not text or (text[0] != "{" and blank(text)):
             text = "{}"
-        arguments = self._read(text)
+        repairs: tuple[Repair, ...] = ()
+        try:
+            arguments = self._read(text)
+        except InvalidCall as refusal:
+            text, arguments, repairs = self._respelt(text, refusal)
         if self._quick is not None:
             try:
                 value = msgspec.convert(arguments, self._quick)
             except msgspec.ValidationError:
                 pass
             else:
-                return _new(Invocation, (self, call, text, value, ()))
-        if problems := self._problems(arguments):
-            raise InvalidCall("invalid_arguments", problems)
-        repairs: tuple[Repair, ...] = ()
+                return _new(Invocation, (self, call, text, value, repairs))
+        if not self._is_valid(arguments):
+            text, arguments, made = self._repaired(arguments)
+            repairs += made
         if self._restore is not None:
-            repairs = tuple(Repair("strict_null", p) for p in self._restore.left_out(arguments))
+            repairs += _made(("strict_null", path) for path in self._restore.left_out(arguments))
             arguments = self._restore(arguments)
-        value = arguments
-        if self._decode is not None:
-            value = contain(self._decode, arguments)
-            if type(value) is Broke:
-                raise _why_broken(value.error)
+        value = arguments if self._decode is None else _decoded(self._decode, arguments)
         return _new(Invocation, (self, call, text, value, repairs))
 
     def check_result(self, result: Result) -> None:
@@ -274,9 +287,40 @@ class Contract:
             )
 
     def read_again(self, text: str) -> dict[str, object]:
-        """Return the arguments of an admitted text once more, detached and repaired."""
+        """Return the arguments of an invocation's text once more, detached and restored."""
         arguments = self._read(text)
         return arguments if self._restore is None else self._restore(arguments)
+
+    def _respelt(
+        self, text: str, refusal: InvalidCall
+    ) -> tuple[str, dict[str, object], tuple[Repair, ...]]:
+        """Return another text of the same arguments, what it says and the repair, or refuse."""
+        found = None if self._mender is None else self._mender.text(text, refusal.kind)
+        if found is None:
+            raise refusal
+        name, respelt = found
+        try:
+            return respelt, self._read(respelt), (Repair(name),)
+        except InvalidCall:
+            raise refusal from None
+
+    def _repaired(
+        self, arguments: dict[str, object]
+    ) -> tuple[str, dict[str, object], tuple[Repair, ...]]:
+        """
+        Return a text that the schema accepts, what it says and the repairs, or refuse.
+
+        The problems told are those that repairs have left: what is repaired anyway is nothing that
+        a model has to mend, and would only hide behind "got string" what is wrong with the number.
+        """
+        found = None if self._mender is None else self._mender.arguments(arguments)
+        if found is not None:
+            # Through the reader once more, so that limits and integers are judged as if written so.
+            text, repairs = found
+            arguments = self._read(text)
+            if self._is_valid(arguments):
+                return text, arguments, _made(repairs)
+        raise InvalidCall("invalid_arguments", self._validator.problems(arguments))
 
     def _read(self, text: str) -> dict[str, object]:
         value: Any
@@ -307,13 +351,18 @@ class Contract:
             raise InvalidCall("invalid_arguments", problems)
 
 
-def _why_broken(error: BaseException) -> InvalidCall:
-    """Return what a tool's own validator said, or that it broke (CONTRACT ADM-3)."""
-    if isinstance(error, InvalidCall):
-        return error
-    crash = ValidatorCrash()
-    crash.__cause__ = error
-    return crash
+def _made(found: Iterable[tuple[str, str]]) -> tuple[Repair, ...]:
+    return tuple(Repair(name, path) for name, path in found)
+
+
+def _decoded(decode: Decode, arguments: dict[str, object]) -> object:
+    """Return the typed value, or raise what the tool's validator said: at worst that it broke."""
+    value = contain(decode, arguments)
+    if type(value) is Broke:
+        if isinstance(value.error, InvalidCall):
+            raise value.error
+        raise ValidatorCrash from value.error
+    return value
 
 
 def _refused(kind: CallKind, rule: str, expected: str) -> InvalidCall:

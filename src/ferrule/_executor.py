@@ -9,6 +9,12 @@ workers, at most `max_parallel`, take calls from a queue of ready ones. A worker
 one only while calls wait; one that finds the queue empty goes home. The caller's task is never a
 worker: its cancellation would become a call's.
 
+*Permission before dispatch.* Who has to be asked about a call is asked by askers, which are no
+workers: at most `max_parallel` of them, from the beginning of the batch, beside whatever runs. A
+call is ready when it may and when it is its turn. So a policy that is slow, asks a person or
+breaks holds no slot; and as a call that was refused early still takes its turn, what conflicts
+with the calls before it does not slip past them.
+
 *The shield.* A worker runs under a shield, so that nothing outside cancels a tool half way: the
 batch alone tells a call to stop. On asyncio that is one `task.cancel()`, as asyncio's own code
 would do, and after `grace` every await is cancelled; on trio cancelling is a state. A thread
@@ -27,73 +33,47 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
-from ferrule._asking import Asking, called
+from ferrule._asking import Asking, called, in_time
 from ferrule._backend import call_soon, loop_runs, native_task
-from ferrule._calls import ToolCall, new_call_id
+from ferrule._binding import Leg, Permit
+from ferrule._calls import ToolCall
 from ferrule._contain import Broke
-from ferrule._content import Content, Result
-from ferrule._contract import Invocation
-from ferrule._near import near, shown
+from ferrule._content import Result
+from ferrule._events import Event, Finished, Progressed, Started
+from ferrule._jobs import Job
+from ferrule._near import shown
 from ferrule._outcome import (
     Cancelled,
     Completed,
     Outcome,
-    Rejected,
     StillRunning,
     Unknown,
     logger,
     outcome_of,
 )
-from ferrule._registry import Binding, Permit, Registry, Source
+from ferrule._registry import Registry, Source
 from ferrule._schedule import Schedule
-from ferrule._tool import Context, Progress, Recorder, Threads, Tool
-from ferrule._traits import Replay, Use, replay_of, uses_of
-from ferrule.errors import FerruleError, InvalidCall, Problem
+from ferrule._tool import Asker, Context, Progress, Recorder, Threads, Tool
+from ferrule.errors import FerruleError
 
 OnDispatch: TypeAlias = Callable[[Context], Awaitable[None] | None]
 """Called when a call has its permit, its slot and its turn, before the tool; it may refuse."""
 
-_FEW = 12
-"""Tools of a registry that a name near none of them is answered with."""
+Sink: TypeAlias = Callable[[Context, Progress], Awaitable[None] | None]
+"""
+Hears of progress, the newest of each call, when the batch is read: one update at a time, a plain
+function in a thread. What it raises is logged; it delays no tool.
+"""
 
 _BREATH = 64
 """Calls after which a worker, or admission, lets other tasks of the loop run."""
 
-
-class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """A call was dispatched: its tool runs now."""
-
-    index: int
-    call: ToolCall
-
-
-class Progressed(msgspec.Struct, frozen=True, kw_only=True):
-    """A running call said how far it is; see `Progress`."""
-
-    index: int
-    call: ToolCall
-    progress: float | None = None
-    total: float | None = None
-    message: str | None = None
-    content: tuple[Content, ...] = ()
-
-
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """A call has ended; nothing more comes of it."""
-
-    index: int
-    call: ToolCall
-    outcome: Outcome
-
-
-Event: TypeAlias = Started | Progressed | Finished
-"""What a batch tells while it runs; `match` over it is exhaustive."""
 
 Errors: TypeAlias = Literal["reference", "message"]
 
@@ -107,20 +87,25 @@ class Executor:
         max_parallel: How many calls of a batch run at once.
         sequential: Run every batch in the model's order, one call at a time.
         recorder: Makes records durable; see `Recorder`.
-        on_dispatch: Called before each tool; a call whose hook raises is
+        asker: Asks people while a call waits; see `Asker`.
+        on_dispatch: Called before each tool, once it has its permit; a call whose hook raises is
             `Rejected("unavailable")`. A plain function costs a thread hop a call.
-        hook_timeout: Seconds that each hook and each trait function may take.
+        on_progress: Called with the newest progress of each call while the batch is read; see
+            `Sink`.
+        hook_timeout: Seconds that each policy, hook and trait function may take, each for itself.
         errors: `"message"` shows the text of private exceptions to the model; for development.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each by keyword; all that a harness may give
         self,
         tools: Registry | Iterable[Tool | Source],
         *,
         max_parallel: int = 8,
         sequential: bool = False,
         recorder: Recorder | None = None,
+        asker: Asker | None = None,
         on_dispatch: OnDispatch | None = None,
+        on_progress: Sink | None = None,
         hook_timeout: float = 30.0,
         errors: Errors = "reference",
     ) -> None:
@@ -130,22 +115,28 @@ class Executor:
         self.max_parallel = max_parallel
         self.sequential = sequential
         self.recorder = recorder
+        self.asker = asker
         self.on_dispatch = on_dispatch
+        self.on_progress = on_progress
         self.hook_timeout = hook_timeout
         self.errors: Errors = errors
 
-    async def run(self, calls: Iterable[ToolCall], *, caller: object = None) -> list[Outcome]:
+    async def run(self, calls: Iterable[ToolCall | Leg], *, caller: object = None) -> list[Outcome]:
         """
         Run the calls and return their outcomes in the calls' order.
 
         Never raises for what a call does. Cancelled from outside, it stops the calls first.
         """
-        batch = Batch(self, calls, caller=caller, listening=False)
+        listening = self.on_progress is not None
+        batch = Batch(self, calls, caller=caller, listening=listening)
         async with batch:
+            if listening:
+                async for _ in batch:
+                    pass
             await batch.ended()
         return list(batch.outcomes)
 
-    def run_sync(self, calls: Iterable[ToolCall], *, caller: object = None) -> list[Outcome]:
+    def run_sync(self, calls: Iterable[ToolCall | Leg], *, caller: object = None) -> list[Outcome]:
         """
         Do as `run` does, where no event loop runs.
 
@@ -156,7 +147,16 @@ class Executor:
             raise FerruleError("an event loop runs here: use `await executor.run(calls)`")
         return anyio.run(functools.partial(self.run, calls, caller=caller))
 
-    def batch(self, calls: Iterable[ToolCall], *, caller: object = None) -> "Batch":
+    async def plan(self, calls: Iterable[ToolCall | Leg]) -> "Plan":
+        """
+        Return which calls would wait for which, without running any.
+
+        Lets the calls in and asks the tools' functions what they work on, as a batch would; a call
+        that is refused waits for nobody and holds nobody back. No guard is asked.
+        """
+        return await Batch(self, calls, caller=None, listening=False).planned()
+
+    def batch(self, calls: Iterable[ToolCall | Leg], *, caller: object = None) -> "Batch":
         """
         Return a batch to enter with `async with` and to take events from with `async for`.
 
@@ -165,25 +165,16 @@ class Executor:
         return Batch(self, calls, caller=caller, listening=True)
 
 
-class _Job:
-    """One call of a batch on its way."""
+class Plan(msgspec.Struct, frozen=True):
+    """
+    The order of a batch.
 
-    __slots__ = (
-        "binding", "call", "context", "dispatched", "index", "invocation", "outcome", "replay",
-        "unread", "uses",
-    )  # fmt: skip
+    Attributes:
+        after: For each call the indices of those it waits for itself; what those wait for in turn
+            is not repeated.
+    """
 
-    def __init__(self, index: int, call: ToolCall) -> None:
-        self.index = index
-        self.call = call
-        self.binding: Binding | None = None
-        self.invocation: Invocation | None = None
-        self.context: Context | None = None
-        self.uses: tuple[Use, ...] = ()
-        self.replay: Replay = "unknown"
-        self.dispatched = False
-        self.unread: Progress | None = None
-        self.outcome: Outcome | None = None
+    after: tuple[tuple[int, ...], ...]
 
 
 class _Worker:
@@ -194,7 +185,7 @@ class _Worker:
     def __init__(
         self, shield: anyio.CancelScope, limiter: Callable[[], anyio.CapacityLimiter]
     ) -> None:
-        self.job: _Job | None = None
+        self.job: Job | None = None
         self.shield = shield
         self.task = native_task()
         self.threads = Threads(limiter)
@@ -220,15 +211,23 @@ class Batch:
     """
 
     def __init__(
-        self, executor: Executor, calls: Iterable[ToolCall], *, caller: object, listening: bool
+        self,
+        executor: Executor,
+        calls: Iterable[ToolCall | Leg],
+        *,
+        caller: object,
+        listening: bool,
     ) -> None:
         self._executor = executor
         self._calls = list(calls)
         self._caller = caller
         self._listening = listening
-        self._jobs: list[_Job] = []
-        self._ready: deque[_Job] = deque()
-        self._events: deque[Event | _Job] = deque()
+        self._jobs: list[Job] = []
+        self._ready: deque[Job] = deque()
+        self._to_ask: deque[Job] = deque()
+        self._askers = 0
+        self._asking: set[anyio.CancelScope] = set()
+        self._events: deque[Event | Job] = deque()
         self._room = 2 * executor.max_parallel
         self._lock = threading.Lock()
         self._crew: set[_Worker] = set()
@@ -263,14 +262,15 @@ class Batch:
         if self._entered:
             raise FerruleError("a batch is entered once; make another with `executor.batch(calls)`")
         self._entered = True
-        await self._admit_all()
-        await self._ask_traits()
-        self._schedule = self._ordered()
+        self._schedule = await self._submit()
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
-        self._ready.extend(self._jobs[index] for index in self._schedule.ready())
+        self._submitted = anyio.current_time()
+        self._line_up(self._schedule.ready())
+        self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
+        self._call_asker()
         self._hire()
         return self
 
@@ -304,11 +304,21 @@ class Batch:
                 self._more = anyio.Event()
                 await self._more.wait()
             event = self._events.popleft()
-            if not isinstance(event, _Job):
+            if not isinstance(event, Job):
                 return event
-            progressed = self._taken(event)
-            if progressed is not None:
-                return progressed
+            update = self._taken(event)
+            if update is None:
+                continue
+            if self._executor.on_progress is not None:
+                await self._sink(event, update)
+            return Progressed(
+                index=event.index,
+                call=event.call,
+                progress=update.progress,
+                total=update.total,
+                message=update.message,
+                content=update.content,
+            )
 
     async def ended(self) -> None:
         """Wait until every call has its outcome."""
@@ -316,49 +326,39 @@ class Batch:
             self._more = anyio.Event()
             await self._more.wait()
 
+    async def planned(self) -> Plan:
+        """Return the order, and run nothing."""
+        return Plan((await self._submit()).after)
+
     # ---- before anything runs ------------------------------------------------------------------
+
+    async def _submit(self) -> Schedule:
+        """Let the calls in and fix their order."""
+        await self._admit_all()
+        await self._ask_traits()
+        return self._ordered()
 
     async def _admit_all(self) -> None:
         seen: set[str] = set()
-        for index, call in enumerate(self._calls):
-            if not isinstance(call, ToolCall):
-                raise FerruleError(f"a batch is made of ToolCall, not of {type(call).__name__}")
-            job = _Job(index, call if call.id else msgspec.structs.replace(call, id=new_call_id()))
+        for index, given in enumerate(self._calls):
+            job = Job(index, given)
             self._jobs.append(job)
             self._unsettled += 1
-            refused = self._refused(job, seen)
+            refused = job.admit(self._executor.registry, seen)
             seen.add(job.call.id)
             if refused is not None:
                 self._settle(job, refused)
             if index % _BREATH == _BREATH - 1:
                 await anyio.lowlevel.checkpoint()
 
-    def _refused(self, job: _Job, seen: set[str]) -> Outcome | None:
-        """Admit one call, or return why not."""
-        name = job.call.name
-        if job.call.id in seen:
-            return _rejected("duplicate_id", "this id was given to an earlier call", name)
-        binding = self._executor.registry.resolve(name)
-        if binding is None:
-            expected, hint = _nearest(name, self._executor.registry)
-            return _rejected("unknown_tool", expected, "", hint)
-        try:
-            job.invocation = binding.contract.admit(job.call)
-        except InvalidCall as error:
-            return outcome_of(error, tool=name, call_id=job.call.id, dispatched=False)
-        job.binding = binding
-        return None
-
     async def _ask_traits(self) -> None:
-        """Give each call its `uses` and `replay`; one whose functions break is refused alone."""
-        open_jobs = [job for job in self._jobs if job.outcome is None and not _constant(job)]
-        questions = [functools.partial(_computed, job) for job in open_jobs]
+        """Have each call described; one whose functions break is refused alone."""
+        open_jobs = [job for job in self._jobs if job.outcome is None and not job.is_described]
+        questions = [job.describe for job in open_jobs]
         answers = await Asking(questions, self._executor.hook_timeout).answers()
         for job, answer in zip(open_jobs, answers, strict=True):
             if isinstance(answer, Broke):
                 self._settle(job, self._outcome(job, answer.error))
-            else:
-                job.uses, job.replay = answer
 
     def _ordered(self) -> Schedule:
         open_jobs = [job for job in self._jobs if job.outcome is None]
@@ -367,6 +367,83 @@ class Batch:
         )
         uses = [job.uses if job.outcome is None else None for job in self._jobs]
         return Schedule(uses, sequential=chain)
+
+    # ---- whose turn it is, and who may ---------------------------------------------------------
+
+    def _line_up(self, indices: Iterable[int], behind: int | None = None) -> None:
+        """Let calls run whose turn it is, once they may; pass over those that have ended."""
+        turns = deque(indices)
+        while turns:
+            job = self._jobs[turns.popleft()]
+            job.its_turn, job.behind = True, behind
+            if job.outcome is not None and self._schedule is not None:
+                turns.extend(self._schedule.finish(job.index))
+            elif job.permitted:
+                self._ready.append(job)
+
+    def _call_asker(self) -> None:
+        """Have one more asker go to the guards, if there is a call to ask about."""
+        if self._to_ask and self._askers < self._executor.max_parallel:
+            self._askers += 1
+            self._tasks.start_soon(self._ask)
+
+    async def _ask(self) -> None:
+        with anyio.CancelScope(shield=True) as scope:
+            self._asking.add(scope)
+            done = 0
+            while self._to_ask and not self._stopping:
+                job = self._to_ask.popleft()
+                self._call_asker()
+                await self._ask_for(job)
+                done += 1
+                if done % _BREATH == 0:
+                    await anyio.lowlevel.cancel_shielded_checkpoint()
+            self._asking.discard(scope)
+        self._askers -= 1
+
+    async def _ask_for(self, job: Job) -> None:
+        """Ask whether one call may run; holds no slot and nobody back but what waits for it."""
+        ended: object
+        try:
+            ended = await self._answer(job)
+        except BaseException as error:
+            ended = error
+            if isinstance(error, KeyboardInterrupt):
+                self._interrupt = error
+        if job.outcome is None and type(ended) is Permit:
+            job.permit, job.permitted = ended, True
+            if job.its_turn:
+                self._ready.append(job)
+        elif job.outcome is None:
+            self._settle(job, self._outcome(job, ended))
+        self._hire()
+        if self._interrupt is not None:
+            self._stop()
+
+    async def _answer(self, job: Job) -> object:
+        if job.binding is None or job.invocation is None:
+            raise AssertionError("only a call that was admitted is asked about")
+        job.context = self._context(job)
+        return await job.binding.authorize(job.invocation, job.context)
+
+    def _context(self, job: Job) -> Context:
+        """Return the context of a call, for its guards and its tool alike."""
+        context = Context.of(
+            job.call,
+            on_progress=functools.partial(self._progressed, job) if self._listening else None,
+            recorder=self._executor.recorder,
+            asker=self._executor.asker,
+            inject=self._executor.registry.inject,
+            caller=self._caller,
+        )
+        context.patience = self._executor.hook_timeout
+        context.traits = job.traits
+        if job.leg is not None:
+            context.leg = job.leg.number
+            context.session = job.leg.session
+            context.approvals = job.leg.approvals
+            context.keep_key(job.leg.idempotency_key)
+        return context
 
     # ---- workers -------------------------------------------------------------------------------
 
@@ -407,15 +484,11 @@ class Batch:
             if done % _BREATH == 0:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
 
-    async def _run(self, job: _Job, worker: _Worker) -> None:
+    async def _run(self, job: Job, worker: _Worker) -> None:
         worker.job = job
-        job.context = context = Context.of(
-            job.call,
-            on_progress=functools.partial(self._progressed, job) if self._listening else None,
-            recorder=self._executor.recorder,
-            inject=self._executor.registry.inject,
-            caller=self._caller,
-        )
+        if job.context is None:
+            job.context = self._context(job)
+        context = job.context
         context.threads = worker.threads
         ended: object
         try:
@@ -430,32 +503,24 @@ class Batch:
         if self._interrupt is not None:
             self._stop()
 
-    async def _dispatched(self, job: _Job, context: Context) -> object:
+    async def _dispatched(self, job: Job, context: Context) -> object:
         binding, invocation = job.binding, job.invocation
         if binding is None or invocation is None:
             raise AssertionError("a call that was not admitted is never ready")
-        permit = None
-        if binding.asks or self._executor.on_dispatch is not None:
-            permit = await self._permitted(binding, invocation, context)
-        binding.check(invocation)  # It may have been closed meanwhile; then the tool does not run.
+        if self._executor.on_dispatch is not None:
+            hook = called(self._executor.on_dispatch, context)
+            told = await in_time(self._executor.hook_timeout, hook)
+            if isinstance(told, Broke):
+                raise told.error
+        # It may have been closed meanwhile, or a link moved; then the tool does not run.
+        binding.check(invocation, job.permit)
         job.dispatched = True
         if self._listening:
-            self._tell(Started(index=job.index, call=job.call))
-        return await binding.call(invocation, context, permit)
+            waited = anyio.current_time() - self._submitted
+            self._tell(Started(index=job.index, call=job.call, waited=waited, behind=job.behind))
+        return await binding.call(invocation, context, job.permit)
 
-    async def _permitted(
-        self, binding: Binding, invocation: Invocation, context: Context
-    ) -> Permit:
-        """Ask whoever is to be asked before the tool runs, each within `hook_timeout`."""
-        seconds = self._executor.hook_timeout
-        with anyio.fail_after(seconds):
-            permit = await binding.authorize(invocation, context)
-        if self._executor.on_dispatch is not None:
-            with anyio.fail_after(seconds):
-                await called(self._executor.on_dispatch, context)
-        return permit
-
-    def _outcome(self, job: _Job, ended: object) -> Outcome:
+    def _outcome(self, job: Job, ended: object) -> Outcome:
         return outcome_of(
             ended,
             tool=job.call.name,
@@ -467,7 +532,7 @@ class Batch:
             stopped=self._stopping,
         )
 
-    def _settle(self, job: _Job, outcome: Outcome) -> None:
+    def _settle(self, job: Job, outcome: Outcome) -> None:
         """Give a call its outcome; only the first counts, a later one is logged as evidence."""
         with self._lock:
             if job.outcome is not None:
@@ -480,15 +545,19 @@ class Batch:
         self._unsettled -= 1
         if not self._unsettled:
             self._make_room()
-        if self._schedule is not None and not self._stopping:
-            self._ready.extend(self._jobs[index] for index in self._schedule.finish(job.index))
-        job.invocation = job.binding = job.context = None
+        if job.its_turn and self._schedule is not None and not self._stopping:
+            following = self._schedule.finish(job.index)
+            if following:
+                self._line_up(following, job.index)
+        job.invocation = job.binding = job.permit = None
+        if job.unread is None:
+            job.context = None
         if self._listening:
             self._tell(Finished(index=job.index, call=job.call, outcome=outcome))
         elif not self._unsettled:
             self._wake()
 
-    def _log_late(self, job: _Job, outcome: Outcome) -> None:
+    def _log_late(self, job: Job, outcome: Outcome) -> None:
         if isinstance(job.outcome, Unknown) and job.outcome.reason == "still_running":
             logger.warning(
                 'tool "%s", call "%s" ended after it was given up: %s',
@@ -504,6 +573,7 @@ class Batch:
             return
         self._stopping = True
         self._ready.clear()
+        self._to_ask.clear()
         self._make_room()
         running = {worker.job for worker in self._crew}
         for job in self._jobs:
@@ -514,6 +584,8 @@ class Batch:
             if worker.job is not None and worker.job.context is not None:
                 worker.job.context.stop()
             worker.stop(grace)
+        for scope in self._asking:
+            scope.cancel()
         if self._crew:
             self._tasks.start_soon(self._watch, grace)
 
@@ -536,7 +608,7 @@ class Batch:
 
     # ---- events --------------------------------------------------------------------------------
 
-    def _tell(self, event: "Event | _Job") -> None:
+    def _tell(self, event: "Event | Job") -> None:
         self._events.append(event)
         self._wake()
 
@@ -555,7 +627,7 @@ class Batch:
             self._space = self._space or anyio.Event()
             await self._space.wait()
 
-    def _progressed(self, job: _Job, _: Context, progress: Progress) -> None:
+    def _progressed(self, job: Job, _: Context, progress: Progress) -> None:
         """Keep the newest update of a call until the reader takes it; from any thread."""
         with self._lock:
             if job.outcome is not None:
@@ -569,51 +641,14 @@ class Batch:
         elif self._token is not None:
             call_soon(self._token, self._wake)
 
-    def _taken(self, job: _Job) -> Progressed | None:
+    def _taken(self, job: Job) -> Progress | None:
         with self._lock:
             update, job.unread = job.unread, None
-        if update is None:
-            return None
-        return Progressed(
-            index=job.index,
-            call=job.call,
-            progress=update.progress,
-            total=update.total,
-            message=update.message,
-            content=update.content,
-        )
+        return update
 
-
-def _constant(job: _Job) -> bool:
-    """Give a call its `uses` and `replay` where no function has to be asked."""
-    if job.binding is None:
-        return True
-    traits = job.binding.traits
-    if callable(traits.uses) or callable(traits.replay):
-        return False
-    job.uses, job.replay = uses_of(traits.uses), traits.replay
-    return True
-
-
-def _computed(job: _Job) -> tuple[tuple[Use, ...], Replay]:
-    if job.binding is None or job.invocation is None:
-        return (), "unknown"
-    traits, invocation = job.binding.traits, job.invocation
-    uses = traits.uses(invocation.arguments) if callable(traits.uses) else traits.uses
-    replay = traits.replay(invocation.arguments) if callable(traits.replay) else traits.replay
-    return uses_of(uses), replay_of(replay)
-
-
-def _rejected(
-    kind: Literal["duplicate_id", "unknown_tool"], expected: str, tool: str, hint: str = ""
-) -> Rejected:
-    problem = Problem(path="", rule=kind, expected=expected, hint=hint)
-    return Rejected(kind, problems=(problem,), tool=tool)
-
-
-def _nearest(name: str, registry: Registry) -> tuple[str, str]:
-    """Return what to say of a name that no tool has: the nearest ones, never a substitute."""
-    names = near(name, registry.names)
-    hint = " or ".join(f'"{known}"' for known in names)
-    few = registry.names if not names and len(registry) <= _FEW else []
-    return f"there is no tool {shown(name)}" + (f"; there is {', '.join(few)}" if few else ""), hint
+    async def _sink(self, job: Job, update: Progress) -> None:
+        """Give an update to the executor's own listener; what that raises is its own affair."""
+        heard = called(cast("Sink", self._executor.on_progress), job.context, update)
+        done = await in_time(self._executor.hook_timeout, heard)
+        if isinstance(done, Broke):
+            logger.warning("on_progress broke", exc_info=done.error)

@@ -16,6 +16,7 @@ import msgspec
 
 from ferrule._contain import message_of
 from ferrule._content import Result
+from ferrule._decisions import Deny
 from ferrule._failure import Failure, chain, classify, evidence_of
 from ferrule._near import shown
 from ferrule._requests import InputRequest
@@ -273,7 +274,7 @@ def outcome_of(
     Return the outcome that a result, a request or an exception establishes (CONTRACT FAIL-6).
 
     Args:
-        ended: What `Binding.call` returned or raised.
+        ended: What `Binding.authorize` refused with, or what it or `Binding.call` raised or gave.
         tool: The tool's name, for the sentence.
         call_id: For the log entry of a private error.
         replay: What a second run would do: decides between `Failed` and `Unknown`.
@@ -287,6 +288,9 @@ def outcome_of(
     match ended:
         case InputRequest():
             return Suspended(ended)
+        case Deny(reason=reason):
+            message = reason or f'tool "{tool}" is not authorized'
+            return Rejected("unauthorized", message=message, tool=tool)
         case BaseException():
             found = _Raised(ended, tool, call_id, errors)
             if not dispatched:

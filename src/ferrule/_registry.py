@@ -5,263 +5,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from inspect import getattr_static
 from types import TracebackType
-from typing import Protocol, Self, TypeGuard, TypeVar, cast, runtime_checkable
+from typing import Protocol, Self, TypeAlias, TypeGuard, TypeVar, cast, runtime_checkable
 
 import anyio
 
-from ferrule._asking import called
-from ferrule._contain import Broke, contain, contain_async, message_of
-from ferrule._content import Record, Result
-from ferrule._contract import Contract, Decode, Invocation, Sealed
+from ferrule._binding import Binding, Life, bind_within, preparing
+from ferrule._contain import Broke, contain_async, message_of
 from ferrule._definition import Definition
-from ferrule._failure import Failure
+from ferrule._guard import Authorizer, Guard
 from ferrule._ijson import Limits
-from ferrule._requests import InputRequest
 from ferrule._tool import (
     Closing,
-    Context,
-    Preparing,
     Tool,
-    Validating,
     close_with,
-    running,
 )
-from ferrule._traits import Traits
+from ferrule._wrapper import capability
 from ferrule.errors import (
     DeclarationError,
     DuplicateTool,
     FerruleError,
-    ForeignInvocation,
-    InvalidCall,
-    InvalidResult,
     InvalidTool,
 )
 
 T = TypeVar("T")
-
-
-class Permit(Sealed, tuple["Binding", Invocation, int, dict[str, object]]):
-    """One leg of one invocation may run; `Binding.authorize` alone makes it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"<Permit of leg {self[2]} of {self[1]!r}>"
-
-
-_NOTHING: dict[str, object] = {}
-_new: Callable[[type[Permit], tuple[object, ...]], Permit] = vars(tuple)["__new__"]
-
-
-class Life:
-    """Whether the owner of some bindings has closed them."""
-
-    __slots__ = ("closed",)
-
-    def __init__(self) -> None:
-        self.closed = False
-
-
-class Binding:
-    """
-    One contract and the tool that executes it; made by `bind`.
-
-    Calls may run side by side as far as the tool allows it.
-    """
-
-    __slots__ = ("_life", "_preparing", "asks", "contract", "tool", "traits")
-
-    asks: bool
-    """Whether `authorize` runs code of a harness, and so may take its time."""
-
-    def __init__(self, contract: Contract, tool: Tool, traits: Traits, life: Life) -> None:
-        self.contract = contract
-        self.tool = tool
-        self.traits = traits
-        self._life = life
-        self._preparing = _preparing(tool)
-        self.asks = self._preparing is not None
-
-    def __repr__(self) -> str:
-        return f"<Binding of {self.contract.name!r} from {self.contract.origin!r}>"
-
-    async def authorize(self, invocation: Invocation, context: Context) -> Permit:
-        """
-        Return a permit for this leg of `invocation`; where there is nothing to ask, at once.
-
-        Raises:
-            ForeignInvocation: another contract made the invocation.
-            InvalidCall: `"unavailable"`: the tool was closed, or what its parameters are to be
-                given is not to be had; or a path that leaves its root.
-        """
-        self.check(invocation)
-        given = await self._given(invocation, context) if self.asks else _NOTHING
-        return _new(Permit, (self, invocation, context.leg, given))
-
-    async def call(
-        self,
-        invocation: Invocation,
-        context: Context | None = None,
-        permit: Permit | None = None,
-    ) -> Result | InputRequest:
-        """
-        Run one leg of an admitted call, asking for a permit first if none is given.
-
-        What the tool raises is raised as it is; `outcome_of` says what it means.
-
-        Raises:
-            ForeignInvocation: invocation or permit belong to another binding, call or leg.
-            InvalidCall: `"unavailable"`: the tool was closed.
-            InvalidResult: what the tool returned cannot be given on; the tool did run.
-        """
-        if permit is None or context is None:
-            self.check(invocation)
-        if context is None:
-            context = Context(invocation.call)
-        if permit is None and self.asks:
-            permit = await self.authorize(invocation, context)
-        if permit is not None:
-            context.given = self._granted(permit, invocation, context)
-        token = running.set(context)
-        try:
-            result = await self.tool.call(invocation, context)
-        except Failure as failure:
-            if isinstance(failure.details, Record):
-                await context.keep(failure.details)
-            raise
-        finally:
-            running.reset(token)
-        if isinstance(result, Result):
-            self.contract.check_result(result)
-            if isinstance(result.details, Record):
-                await context.keep(result.details)
-        elif not isinstance(result, InputRequest):
-            raise InvalidResult(
-                f"a tool gives a Result or an InputRequest, not {type(result).__name__}"
-            )
-        return result
-
-    def check(self, invocation: Invocation) -> None:
-        """
-        Do nothing if `invocation` may run here now.
-
-        Raises:
-            ForeignInvocation: another contract made it.
-            InvalidCall: `"unavailable"`: the tool was closed.
-        """
-        # The class is compared exactly: a subclass is nothing that a contract made.
-        ours = type(invocation) is Invocation and invocation[0] is self.contract
-        if ours and not self._life.closed:
-            return
-        if ours:
-            raise InvalidCall("unavailable")
-        raise ForeignInvocation(
-            f'this is no invocation of tool "{self.contract.name}" as bound here; '
-            "admit the call with this binding's contract"
-        )
-
-    def _granted(
-        self, permit: Permit, invocation: Invocation, context: Context
-    ) -> dict[str, object]:
-        """Return what goes with a permit, if it is for this leg of this invocation."""
-        if (
-            type(permit) is Permit
-            and permit[0] is self
-            and permit[1] is invocation
-            and permit[2] == context.leg
-        ):
-            if self._life.closed:
-                raise InvalidCall("unavailable")
-            return permit[3]
-        raise ForeignInvocation(
-            f'this permit is not for this leg of this call of tool "{self.contract.name}"; '
-            "ask `authorize` for one"
-        )
-
-    async def _given(self, invocation: Invocation, context: Context) -> dict[str, object]:
-        """Ask the harness for what the tool's parameters are to be given."""
-        tool = self._preparing
-        if tool is None:
-            return {}
-        injected: dict[str, object] = {}
-        for name in sorted(tool.injected & context.inject.keys()):
-            value = await contain_async(_provided(context.inject[name], context))
-            if isinstance(value, Broke):
-                raise InvalidCall("unavailable") from value.error
-            injected[name] = value
-        given = contain(tool.prepare, invocation, injected)
-        if not isinstance(given, Broke):
-            return given
-        if isinstance(given.error, InvalidCall):
-            raise given.error
-        raise InvalidCall("unavailable") from given.error
-
-
-async def _provided(value: object, context: Context) -> object:
-    """Return a value, or what a function of the context gives."""
-    return await called(value, context) if callable(value) else value
-
-
-def _preparing(tool: Tool) -> Preparing | None:
-    return tool if _is_preparing(tool) and tool.injected else None
-
-
-# A protocol's own `isinstance` reads every member each time; one name tells these apart.
-
-
-def _is_validating(tool: object) -> TypeGuard[Validating]:
-    return callable(getattr(tool, "validator", None))
-
-
-def _is_preparing(tool: object) -> TypeGuard[Preparing]:
-    return callable(getattr(tool, "prepare", None))
-
-
-def bind(tool: Tool, *, origin: str = "local", limits: Limits = Limits()) -> Binding:
-    """
-    Bind a tool to a contract of its own.
-
-    Reads the definition once and freezes it, compiles its schemas, takes the validator once.
-
-    Raises:
-        InvalidTool: the tool cannot work; says why.
-    """
-    return _bind(tool, origin, limits, Life())
-
-
-def _bind(tool: Tool, origin: str, limits: Limits, life: Life) -> Binding:
-    if not callable(getattr(type(tool), "call", None)):
-        raise InvalidTool(_no_tool(tool))
-    done = contain(_facts, tool)
-    if isinstance(done, Broke):
-        if isinstance(done.error, DeclarationError):
-            raise done.error
-        what = f"{type(tool).__name__} cannot be read as a tool"
-        raise InvalidTool(f"{what}: {message_of(done.error)}") from done.error
-    definition, traits, decode = done
-    contract = Contract(definition, decode=decode, hints=traits.hints, origin=origin, limits=limits)
-    return Binding(contract, tool, traits, life)
-
-
-def _facts(tool: Tool) -> tuple[Definition, Traits, Decode | None]:
-    definition, traits = tool.definition, tool.traits
-    if not isinstance(definition, Definition):
-        raise InvalidTool(f"the definition of a {type(tool).__name__} is no Definition")
-    if not isinstance(traits, Traits):
-        raise InvalidTool(f"the traits of tool `{definition.name}` are no Traits")
-    decode = tool.validator() if _is_validating(tool) else None
-    if decode is not None and not callable(decode):
-        raise InvalidTool(f"the validator of tool `{definition.name}` is no function")
-    return definition, traits, decode
-
-
-def _no_tool(tool: object) -> str:
-    if isinstance(tool, type):
-        return f"`{tool.__name__}` is a class, not a tool; give an object of it"
-    if callable(tool):
-        name = getattr(tool, "__name__", type(tool).__name__)
-        return f"`{name}` is a plain function, not a tool; write `@tool` above it"
-    return f"{type(tool).__name__} is not a tool: it has no `definition`, `traits` and `call`"
 
 
 @runtime_checkable
@@ -298,6 +64,10 @@ def _is_source(thing: "Tool | Source") -> TypeGuard[Source]:
     return has_all and not isinstance(thing, type)
 
 
+Wrap: TypeAlias = Callable[[Tool], Tool | None]
+"""Gives what stands in the place of a tool: a wrapper of it most often, `None` for nothing."""
+
+
 class Registry:
     """
     The tools that a harness offers, by name, each with its origin.
@@ -331,6 +101,7 @@ class Registry:
         self._life = Life()
         self._bindings: dict[str, Binding] = {}
         self._retired: list[Binding] = []
+        self._wraps: tuple[Wrap, ...] = ()
         given = _listed(tools)
         self._sources = [source for source in given if _is_source(source)]
         self.register([cast("Tool", tool) for tool in given if not _is_source(tool)])
@@ -367,6 +138,32 @@ class Registry:
     def resolve(self, name: str) -> Binding | None:
         """Return the binding of exactly this name, the same one each time, or `None`."""
         return self._bindings.get(name)
+
+    def map(self, wrap: Wrap) -> "Registry":
+        """
+        Return a registry of what `wrap` makes of each tool; `None` leaves the tool out.
+
+        It has the tools that are here now, and the sources: whichever of the two registries is
+        entered opens them, and what they bring is wrapped alike. Neither sees what the other
+        registers later.
+
+        Raises:
+            InvalidTool: `wrap` made something that cannot work.
+            DuplicateTool: it gave two tools one name.
+        """
+        made = Registry(
+            origin=self.origin, inject=self.inject, limits=self.limits, grace=self.grace
+        )
+        made._wraps = (wrap,)
+        for binding in self._bindings.values():
+            made.register([binding.tool], origin=binding.contract.origin)
+        made._wraps = (*self._wraps, wrap)
+        made._sources = list(self._sources)
+        return made
+
+    def guarded(self, authorizer: Authorizer) -> "Registry":
+        """Return a registry of these tools, each behind the policy; see `map` and `Guard`."""
+        return self.map(lambda tool: Guard(tool, authorizer))
 
     def definitions(self) -> list[Definition]:
         """Return what a model may read: detached, sorted by name."""
@@ -419,15 +216,13 @@ class Registry:
                 return
             self._life.closed = True
             bindings = [*self._bindings.values(), *self._retired]
-        owners: list[tuple[str, object]] = [(f"tool `{b.contract.name}`", b.tool) for b in bindings]
+        owners = [(f"tool `{b.contract.name}`", capability(b.tool, Closing)) for b in bindings]
         owners += [(f"source `{source.origin}`", source) for source in self._sources]
         errors: list[Exception] = []
         closed: set[int] = set()  # A tool that was bound twice, as `replace` may do, closes once.
         for what, owner in owners:
-            if id(owner) in closed:
-                continue
-            closed.add(id(owner))
-            if isinstance(owner, Closing):
+            if owner is not None and id(owner) not in closed:
+                closed.add(id(owner))
                 errors += await self._close(what, owner)
         if errors:
             raise ExceptionGroup("some tools did not close", errors)
@@ -444,17 +239,27 @@ class Registry:
 
     def _bound(self, tools: Iterable[Tool], origin: str) -> list[Binding]:
         bound: list[Binding] = []
-        for index, tool in enumerate(_listed(tools)):
+        for index, given in enumerate(_listed(tools)):
             try:
-                bound.append(_bind(tool, origin, self.limits, self._life))
-                self._check_injected(tool, bound[-1].contract.name)
+                for tool in self._wrapped(given):
+                    bound.append(bind_within(tool, origin, self.limits, self._life))
+                    self._check_injected(tool, bound[-1].contract.name)
             except DeclarationError as error:
                 raise type(error)(f"tools[{index}]: {error}") from error
         return bound
 
+    def _wrapped(self, tool: Tool) -> list[Tool]:
+        """Return what the wraps make of a tool, the first of them innermost; or nothing."""
+        for wrap in self._wraps:
+            made = wrap(tool)
+            if made is None:
+                return []
+            tool = made
+        return [tool]
+
     def _check_injected(self, tool: Tool, name: str) -> None:
-        wanted = tool.injected if _is_preparing(tool) else frozenset[str]()
-        missing = sorted(wanted - self.inject.keys())
+        wanting = preparing(tool)
+        missing = [] if wanting is None else sorted(wanting.injected - self.inject.keys())
         if missing:
             raise InvalidTool(
                 f"tool `{name}` takes `{missing[0]}` from the registry, which has no such name; "
@@ -477,7 +282,7 @@ def _joined(present: dict[str, Binding], added: list[Binding]) -> dict[str, Bind
             raise DuplicateTool(
                 f"tools[{index}]: a tool named `{name}` is there already, from origin "
                 f"`{other.contract.origin}`, and origin `{origin}` brings another; "
-                "give one of them another name with `name=`"
+                'give one of them another name with `name=`, or with `Wrapper(tool, name="…")`'
             )
         joined[name] = binding
     return joined

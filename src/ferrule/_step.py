@@ -1,25 +1,21 @@
 """What happens with an answer: a typed step that a tool asks for (CONTRACT SUS-2)."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from ferrule._contain import Broke, contain
 from ferrule._plain import plain
 from ferrule._requests import InputRequest
 from ferrule._tool import Context
-from ferrule.errors import DeclarationError, InvalidCall, InvalidValue
-from ferrule.schema import Validator
+from ferrule.errors import DeclarationError, InvalidValue
 from ferrule.schema import compile as compile_schema
-from ferrule.schema._families import convert_to
 from ferrule.schema._generate import generate
 from ferrule.schema._reflect import reflect
 from ferrule.schema._shape import Parameter
-from ferrule.schema._types import shape_of
 
 S = TypeVar("S")
 A = TypeVar("A")
 R = TypeVar("R")
-T = TypeVar("T")
 
 
 class Step(Generic[S, A, R]):
@@ -85,20 +81,3 @@ def _two(parameters: tuple[Parameter, ...], where: str) -> tuple[Parameter, Para
                 f"{where} takes a state and an answer, and the context if it likes: "
                 "(state: Draft, answer: bool, context: Context)"
             )
-
-
-def decode(arguments: object, kind: type[T]) -> T:
-    """
-    Return plain JSON values as a value of `kind`: what a raw tool does with its arguments.
-
-    Whatever `@tool` takes for a parameter is taken here, and enforced alike.
-
-    Raises:
-        InvalidCall: they are not; with every problem and its path.
-        DeclarationError: the type has no JSON form.
-    """
-    schema: Validator = compile_schema(generate(shape_of(kind, where="the type")))
-    problems = schema.problems(arguments)
-    if problems:
-        raise InvalidCall("invalid_arguments", problems)
-    return cast("T", convert_to(kind)(arguments))

@@ -9,7 +9,7 @@ import math
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
 
 import anyio
 import anyio.from_thread
@@ -21,14 +21,15 @@ from ferrule._calls import ToolCall
 from ferrule._contain import Threw, carry
 from ferrule._content import Content, Record, Result, Text, blocks
 from ferrule._contract import Decode, Invocation
+from ferrule._decode import decode, schema_of
 from ferrule._definition import Definition
 from ferrule._hidden import Hidden
 from ferrule._near import shown
 from ferrule._outcome import StillRunning
-from ferrule._requests import InputRequest
+from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
 from ferrule._traits import Traits
 from ferrule._value import Value, unicode
-from ferrule.errors import FerruleError, InvalidCall, InvalidTool, Problem
+from ferrule.errors import FerruleError, InvalidCall, InvalidTool, InvalidValue, Problem
 from ferrule.schema import Restore
 
 T = TypeVar("T")
@@ -84,7 +85,11 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         session: What the host calls the conversation, as it said.
         threads: How an executor watches the call when it runs in a thread.
         inject: What a harness gives its tools: each name a value, or a function of the context.
-        given: What a binding made of it for this call, by the parameter's name.
+        approvals: What people answered to the guards of this call.
+        patience: Seconds that each policy, provider and trait function may take.
+        traits: What the tool says of itself for these arguments, if its functions were asked.
+        given: What a binding made of `inject` for this call, by the parameter's name.
+        passed: The guards that a permit says have allowed this leg.
     """
 
     call: ToolCall
@@ -95,24 +100,31 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     _idempotency_key: str | None = None
     _on_progress: "OnProgress | None" = None
     _recorder: "Recorder | None" = None
+    _asker: "Asker | None" = None
+    approvals: tuple[Approval, ...] = ()
+    patience: float = 30.0
     threads: Threads | None = None
+    traits: Traits | None = None
     given: Mapping[str, object] = _NOTHING
+    passed: tuple[object, ...] = ()
     _cancelled: bool = False
     _ended: bool = False
     _last: float | None = None
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913  # each by keyword; a context is what a call is told of
         cls,
         call: ToolCall,
         *,
         on_progress: "OnProgress | None" = None,
         recorder: "Recorder | None" = None,
+        asker: "Asker | None" = None,
         inject: Mapping[str, object] = _NOTHING,
         caller: object = None,
         session: object = None,
         idempotency_key: str | None = None,
         number: int = 1,
+        approvals: tuple[Approval, ...] = (),
     ) -> "Context":
         """
         Return the context of one leg of `call`, for those who drive calls themselves.
@@ -121,13 +133,29 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
             call: The call.
             on_progress: Gets every update, in order, on the tool's side: `(context, progress)`.
             recorder: Makes records durable; without one, `record` does nothing.
+            asker: Asks people; without one, `ask` finds nobody.
             inject: What the tool's injected parameters get; see `Registry`.
             caller: Who asks.
             session: What conversation this is.
             idempotency_key: The same for every leg and replay of a logical call; made if left out.
             number: Which leg this is.
+            approvals: What people answered to the guards of this call.
         """
-        return cls(call, number, caller, session, inject, idempotency_key, on_progress, recorder)
+        return cls(
+            call,
+            number,
+            caller,
+            session,
+            inject,
+            idempotency_key,
+            on_progress,
+            recorder,
+            asker,
+            approvals,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Context of leg {self.leg} of call {self.call_id!r} to {self.tool!r}>"
 
     @classmethod
     def current(cls) -> "Context":
@@ -158,6 +186,10 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         if self._idempotency_key is None:
             self._idempotency_key = str(uuid.uuid4())
         return self._idempotency_key
+
+    def keep_key(self, key: str | None) -> None:
+        """Have the idempotency key that this logical call has had since its first leg."""
+        self._idempotency_key = key
 
     @property
     def cancelled(self) -> bool:
@@ -232,15 +264,73 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
             FerruleError: this is not such a thread; `await context.record(…)` is for the loop.
         """
         record = Record(namespace, data=data)
-        try:
-            anyio.from_thread.check_cancelled()
-        except RuntimeError:
-            raise FerruleError(
-                "record_blocking is for tools that run in a thread; "
-                "here use `await context.record(…)`"
-            ) from None
+        _check_thread("record")
         if self._recorder is not None:
             anyio.from_thread.run(self.keep, record)
+
+    @overload
+    async def ask(self, message: str, answer: type[T]) -> Accepted[T] | Declined: ...
+
+    @overload
+    async def ask(self, message: str, answer: object = bool) -> Accepted[Any] | Declined: ...
+
+    @overload
+    async def ask(self, message: str, *, url: str) -> Accepted[None] | Declined: ...
+
+    async def ask(
+        self, message: str, answer: object = bool, *, url: str | None = None
+    ) -> Accepted[Any] | Declined:
+        """
+        Ask a person while the call waits; `Declined("cancel")` where nobody is there.
+
+        Args:
+            message: What the person reads.
+            answer: The type of the answer: whatever a parameter of a tool may be.
+            url: Where the person goes instead; there is no answer then but that they went.
+
+        Raises:
+            InvalidValue: the message or the url cannot be, or the answer is not of the type.
+            DeclarationError: the type has no JSON form.
+            Exception: what the asker raised.
+        """
+        return await self._asked(message, answer, url)
+
+    async def _asked(
+        self, message: str, answer: object, url: str | None
+    ) -> Accepted[Any] | Declined:
+        schema = None if url is not None else schema_of(answer, where="the answer")
+        question = Question(message, schema=schema, url=url)
+        if self._asker is None:
+            return Declined("cancel")
+        given = await self._asker(self, question)
+        if isinstance(given, Declined):
+            return given
+        if not isinstance(given, Accepted):
+            raise FerruleError(
+                f"an asker gives Accepted(…) or Declined(…), not {type(given).__name__}"
+            )
+        return Accepted(None) if schema is None else Accepted(_checked(given.content, answer))
+
+    @overload
+    def ask_blocking(self, message: str, answer: type[T]) -> Accepted[T] | Declined: ...
+
+    @overload
+    def ask_blocking(self, message: str, answer: object = bool) -> Accepted[Any] | Declined: ...
+
+    @overload
+    def ask_blocking(self, message: str, *, url: str) -> Accepted[None] | Declined: ...
+
+    def ask_blocking(
+        self, message: str, answer: object = bool, *, url: str | None = None
+    ) -> Accepted[Any] | Declined:
+        """
+        Do as `ask` does, from a tool that runs in a thread.
+
+        Raises:
+            FerruleError: this is not such a thread; `await context.ask(…)` is for the loop.
+        """
+        _check_thread("ask")
+        return anyio.from_thread.run(self._asked, message, answer, url)
 
     def stop(self) -> None:
         """Tell the call to stop: `cancelled` is true from now on."""
@@ -249,6 +339,25 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     def end(self) -> None:
         """Say that the call has ended: nothing more is delivered from it."""
         self._ended = True
+
+
+def _check_thread(what: str) -> None:
+    """Refuse to wait for the loop where it is not this thread that a tool was given."""
+    try:
+        anyio.from_thread.check_cancelled()
+    except RuntimeError:
+        raise FerruleError(
+            f"{what}_blocking is for tools that run in a thread; here use `await context.{what}(…)`"
+        ) from None
+
+
+def _checked(content: object, kind: object) -> object:
+    """Return what a person answered as a value of the type that was asked for."""
+    try:
+        return decode(content, cast("type[object]", kind))
+    except InvalidCall as error:
+        problems = "; ".join(map(str, error.problems))
+        raise InvalidValue(f"the answer is not what was asked for: {problems}") from None
 
 
 def _is_finite(number: float) -> bool:
@@ -266,6 +375,13 @@ Recorder: TypeAlias = Callable[[Context, Record], Awaitable[None]]
 """
 What makes records durable: returns when they are. Safe for concurrent use; given to an executor
 and never found in the environment. What it raises reaches the tool.
+"""
+
+Asker: TypeAlias = Callable[[Context, Question], Awaitable[Accepted[Any] | Declined]]
+"""
+What asks people: returns when somebody has answered or declined. Given to an executor and never
+found in the environment; nothing but the call's own time limit bounds it. What it raises reaches
+the tool.
 """
 
 running: contextvars.ContextVar[Context] = contextvars.ContextVar("ferrule_context")

@@ -1,7 +1,7 @@
 """What a harness reads of a tool and a model never does: one frozen value, all defaulted."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias, TypedDict, cast
+from typing import ClassVar, Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -31,6 +31,52 @@ Use: TypeAlias = str | Shared
 
 Uses: TypeAlias = Use | Iterable[Use]
 
+Confinement: TypeAlias = str | None
+"""The name of what confines a call, as in `container:build`; `None` is unconfined."""
+
+
+class Leniency(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    Which mistakes of a model are repaired before a call is refused for them; none, by default.
+
+    A repair is tried only when the arguments as written are refused, is made only where the
+    declared type does not accept the value, and is recorded on the invocation under its name.
+    Nothing is guessed: what could have been meant in two ways stays refused.
+
+    Attributes:
+        double_encoded: The whole text is a JSON string that holds the object: one layer comes off.
+        json_in_string: A text with the JSON of a declared list or object is read, once.
+        numbers_in_string: A text that is a number of JSON becomes a declared number or integer.
+        booleans_in_string: `"true"` and `"false"`, and no other text, become a declared boolean.
+        null_is_default: A null goes away where a member may be left out and may not be null.
+        broken_json: A text that is no JSON is written anew if it stays the same in all it says,
+            as with single quotes, `True`, or a comma too many. Needs `ferrule[repair]`.
+    """
+
+    double_encoded: bool = False
+    json_in_string: bool = False
+    numbers_in_string: bool = False
+    booleans_in_string: bool = False
+    null_is_default: bool = False
+    broken_json: bool = False
+
+    COMMON: ClassVar["Leniency"]
+    """All but `broken_json`."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidValue(f"{name} of a Leniency is True or False")
+
+
+Leniency.COMMON = Leniency(
+    double_encoded=True,
+    json_in_string=True,
+    numbers_in_string=True,
+    booleans_in_string=True,
+    null_is_default=True,
+)
+
 
 class TraitFields(TypedDict, total=False):
     """The fields of `Traits`, as keyword arguments of `@tool`."""
@@ -41,7 +87,9 @@ class TraitFields(TypedDict, total=False):
     open_world: bool | None
     sequential: bool
     uses: Uses | Callable[[Arguments], Uses | None] | None
+    confinement: Confinement | Callable[[Arguments], Confinement]
     replay: Replay | Callable[[Arguments], Replay]
+    leniency: Leniency
     failures: tuple[type[Exception], ...]
 
 
@@ -58,7 +106,10 @@ class Traits(Value, frozen=True, kw_only=True):
         sequential: A batch with a call to it runs in the model's order, one at a time.
         uses: Named state that a call works on, or a function of the arguments that says which.
             Calls of a batch that conflict run in the model's order.
+        confinement: What confines a call, as the tool reports it, or a function of the arguments
+            that says so; Ferrule confines nothing itself.
         replay: What a second run would do, or a function of the arguments that says so.
+        leniency: Which mistakes in its arguments are repaired.
         failures: Exceptions whose own message a model may read: definite failures (FAIL-4).
     """
 
@@ -68,7 +119,9 @@ class Traits(Value, frozen=True, kw_only=True):
     open_world: bool | None = None
     sequential: bool = False
     uses: Uses | Callable[[Arguments], Uses | None] | None = None
+    confinement: Confinement | Callable[[Arguments], Confinement] = None
     replay: Replay | Callable[[Arguments], Replay] = "unknown"
+    leniency: Leniency = Leniency()
     failures: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
@@ -79,10 +132,37 @@ class Traits(Value, frozen=True, kw_only=True):
             raise InvalidValue("sequential is True or False")
         if not callable(self.uses):
             msgspec.structs.force_setattr(self, "uses", uses_of(self.uses) or None)
+        if not callable(self.confinement):
+            confinement_of(self.confinement)
         if not callable(self.replay):
             replay_of(self.replay)
+        if not isinstance(self.leniency, Leniency):
+            raise InvalidValue("leniency is a Leniency, as in Leniency.COMMON")
         if not isinstance(self.failures, tuple) or not all(map(_is_exception, self.failures)):
             raise InvalidValue("failures is a tuple of exception types, as in (FileNotFoundError,)")
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether they are the same for every call: no trait is a function of the arguments."""
+        return not any(callable(getattr(self, field)) for field in _COMPUTED)
+
+    def settled(self, arguments: Callable[[], Arguments]) -> "Traits":
+        """
+        Return the traits of one call: each function is replaced by what it says of the arguments.
+
+        Args:
+            arguments: Gives them, detached, to each function anew.
+
+        Raises:
+            InvalidValue: a function answered nonsense.
+            Exception: what a function raised.
+        """
+        asked = {field: getattr(self, field) for field in _COMPUTED}
+        answers = {f: ask(arguments()) for f, ask in asked.items() if callable(ask)}
+        settled = msgspec.structs.replace(self, **answers) if answers else self
+        if not settled.is_settled:
+            raise InvalidValue("a trait function gives a value, not another function")
+        return settled
 
     @property
     def hints(self) -> dict[str, bool]:
@@ -102,7 +182,7 @@ class Traits(Value, frozen=True, kw_only=True):
         Raises:
             InvalidValue: a trait is a function or an exception type, which JSON cannot carry.
         """
-        for field in ("uses", "replay"):
+        for field in _COMPUTED:
             if callable(getattr(self, field)):
                 raise InvalidValue(f"{field} is a function here, and JSON cannot carry it")
         if self.failures:
@@ -118,8 +198,12 @@ class Traits(Value, frozen=True, kw_only=True):
             written["uses"] = [
                 use if isinstance(use, str) else use.to_json() for use in uses_of(self.uses)
             ]
+        if self.confinement is not None:
+            written["confinement"] = self.confinement
         if self.replay != "unknown":
             written["replay"] = self.replay
+        if self.leniency != Leniency():
+            written["leniency"] = self.leniency.to_json()
         return written
 
     @classmethod
@@ -141,7 +225,9 @@ class _WrittenTraits(Value, frozen=True, kw_only=True):
     open_world: bool | None = None
     sequential: bool = False
     uses: tuple[str | Shared, ...] | None = None
+    confinement: Confinement = None
     replay: Replay = "unknown"
+    leniency: Leniency = Leniency()
 
 
 def uses_of(value: object) -> tuple[Use, ...]:
@@ -181,6 +267,24 @@ def replay_of(value: object) -> Replay:
 
 
 _REPLAYS: tuple[Replay, ...] = ("unknown", "safe", "keyed")
+
+
+def confinement_of(value: object) -> Confinement:
+    """
+    Return what a tool said of its confinement.
+
+    Raises:
+        InvalidValue: it is neither a name nor `None`.
+    """
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise InvalidValue(
+        "confinement is the name of what confines the call, None, or a function giving one"
+    )
+
+
+_COMPUTED = ("uses", "confinement", "replay")
+"""The traits that may be functions of the arguments."""
 
 
 def _is_exception(kind: object) -> bool:

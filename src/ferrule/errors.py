@@ -6,7 +6,8 @@ FerruleError
 ├── DeclarationError             the author of a tool made a mistake: the tool cannot work
 │   ├── InvalidTool              one tool cannot be bound or registered
 │   │   ├── InvalidDefinition    its name, description or schema document
-│   │   └── InvalidSchema        its schema does not compile, or breaks a budget
+│   │   ├── InvalidSchema        its schema does not compile, or breaks a budget
+│   │   └── InvalidWrappingChain what it wraps comes round to itself, or has no end
 │   └── DuplicateTool            two tools claim one name
 ├── InvalidValue                 a value (Result, Failure, ToolCall, …) that cannot be
 │   ├── InvalidJSON              a text that is not I-JSON, or over a limit
@@ -42,6 +43,7 @@ __all__ = (
     "InvalidSchema",
     "InvalidTool",
     "InvalidValue",
+    "InvalidWrappingChain",
     "Problem",
     "ValidatorCrash",
 )
@@ -94,6 +96,10 @@ class InvalidDefinition(InvalidTool):
 
 class InvalidSchema(InvalidTool):
     """A JSON Schema does not compile, refers outside itself, or breaks a budget."""
+
+
+class InvalidWrappingChain(InvalidTool):
+    """What a tool wraps cannot be walked: it comes round to itself, is too deep, or raises."""
 
 
 class DuplicateTool(DeclarationError):

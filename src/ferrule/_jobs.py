@@ -1,0 +1,119 @@
+"""One call of a batch on its way: let in, described, permitted, dispatched, ended."""
+
+from typing import Literal, cast
+
+import msgspec
+
+from ferrule._binding import Binding, Leg, Permit
+from ferrule._calls import ToolCall, new_call_id
+from ferrule._contract import Invocation
+from ferrule._near import near, shown
+from ferrule._outcome import Outcome, Rejected, outcome_of
+from ferrule._registry import Registry
+from ferrule._tool import Context, Progress
+from ferrule._traits import Replay, Traits, Use, replay_of, uses_of
+from ferrule.errors import FerruleError, InvalidCall, Problem
+
+_FEW = 12
+"""Tools of a registry that a name near none of them is answered with."""
+
+
+class Job:
+    """
+    One call of a batch.
+
+    Attributes:
+        index: Its place in the model's order.
+        leg: Which run of the call this is, and what goes with it; `None` for a plain first one.
+        permitted: Whether nobody has to be asked any more.
+        replay: What a second run would do, as far as the tool has said.
+        traits: What the tool says of this call, where a guard is to see it; `None` where no trait
+            is a function of the arguments.
+        its_turn: Whether no earlier call holds it back.
+        behind: The call whose end gave it its turn.
+        dispatched: Whether its tool may have begun.
+        unread: The newest progress that no reader has taken.
+        outcome: How it ended, once it has.
+    """
+
+    __slots__ = (
+        "behind", "binding", "call", "context", "dispatched", "index", "invocation", "its_turn",
+        "leg", "outcome", "permit", "permitted", "replay", "traits", "unread", "uses",
+    )  # fmt: skip
+
+    def __init__(self, index: int, given: object) -> None:
+        leg = given if isinstance(given, Leg) else None
+        call = given if leg is None else leg.call
+        if not isinstance(call, ToolCall):
+            raise FerruleError(f"a batch is made of ToolCall or Leg, not of {type(call).__name__}")
+        self.index = index
+        self.leg = leg
+        self.call = call if call.id else msgspec.structs.replace(call, id=new_call_id())
+        self.binding: Binding | None = None
+        self.invocation: Invocation | None = None
+        self.context: Context | None = None
+        self.permit: Permit | None = None
+        self.traits: Traits | None = None
+        self.replay: Replay = "unknown"
+        self.uses: tuple[Use, ...] | None = ()
+        self.permitted = True
+        self.its_turn = False
+        self.behind: int | None = None
+        self.dispatched = False
+        self.unread: Progress | None = None
+        self.outcome: Outcome | None = None
+
+    @property
+    def is_described(self) -> bool:
+        """Whether no function has to be asked what the call works on."""
+        return self.uses is not None
+
+    def admit(self, registry: Registry, seen: set[str]) -> Outcome | None:
+        """Let the call in, or return why not."""
+        name = self.call.name
+        if self.call.id in seen:
+            return _rejected("duplicate_id", "this id was given to an earlier call", name)
+        binding = registry.resolve(name)
+        if binding is None:
+            expected, hint = _nearest(name, registry)
+            return _rejected("unknown_tool", expected, "", hint)
+        try:
+            self.invocation = binding.contract.admit(self.call)
+        except InvalidCall as error:
+            return outcome_of(error, tool=name, call_id=self.call.id, dispatched=False)
+        self.binding = binding
+        self.permitted = not binding.asks
+        self.uses = binding.uses
+        if self.uses is not None:
+            self.replay = cast("Replay", binding.traits.replay)
+        return None
+
+    def describe(self) -> None:
+        """Ask the tool's functions what this call works on; raises whatever they raise."""
+        if self.binding is None or self.invocation is None:
+            return
+        invocation, traits = self.invocation, self.binding.traits
+        if self.binding.guards:  # They are shown all that the tool says of this call.
+            self.traits = traits = traits.settled(lambda: invocation.arguments)
+        self.uses = uses_of(_told(traits.uses, invocation))
+        self.replay = replay_of(_told(traits.replay, invocation))
+
+
+def _told(trait: object, invocation: Invocation) -> object:
+    """Return a trait, or what a function in its place says of the arguments."""
+    return trait(invocation.arguments) if callable(trait) else trait
+
+
+def _rejected(
+    kind: Literal["duplicate_id", "unknown_tool"], expected: str, tool: str, hint: str = ""
+) -> Rejected:
+    problem = Problem(path="", rule=kind, expected=expected, hint=hint)
+    return Rejected(kind, problems=(problem,), tool=tool)
+
+
+def _nearest(name: str, registry: Registry) -> tuple[str, str]:
+    """Return what to say of a name that no tool has: the nearest ones, never a substitute."""
+    names = near(name, registry.names)
+    hint = " or ".join(f'"{known}"' for known in names)
+    few = registry.names if not names and len(registry) <= _FEW else []
+    return f"there is no tool {shown(name)}" + (f"; there is {', '.join(few)}" if few else ""), hint
