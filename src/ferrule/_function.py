@@ -89,8 +89,8 @@ class FunctionTool(Declared, Generic[P, R]):
         self._function = function
         self._run: Callable[..., Any] = function
         self._signature = signature
-        self._in_loop = declared.runs_in_loop(function, signature.name)
         self._is_async = is_async(function)
+        self._in_loop = declared.runs_in_loop(signature.name, is_async=self._is_async)
         self._generated = declared.input_schema is None
         self._validate = declared.validate
         self._restore = restore
@@ -335,8 +335,8 @@ class Declaration(msgspec.Struct, frozen=True):
             )
         return converted.schema, converted.restore
 
-    def runs_in_loop(self, function: Callable[..., object], name: str) -> bool:
-        match self.run_in, is_async(function):
+    def runs_in_loop(self, name: str, *, is_async: bool) -> bool:
+        match self.run_in, is_async:
             case ("thread", True):
                 raise DeclarationError(
                     f"`{name}` is async and runs in the loop; make it a plain `def`, "
