@@ -89,8 +89,8 @@ class FunctionTool(Declared, Generic[P, R]):
         self._function = function
         self._run: Callable[..., Any] = function
         self._signature = signature
-        self._in_loop = declared.runs_in_loop(function, signature.name)
         self._is_async = is_async(function)
+        self._in_loop = declared.runs_in_loop(signature.name, is_async=self._is_async)
         self._generated = declared.input_schema is None
         self._validate = declared.validate
         self._restore = restore
@@ -352,8 +352,8 @@ class Declaration(msgspec.Struct, frozen=True):
             )
         return converted.schema, converted.restore
 
-    def runs_in_loop(self, function: Callable[..., object], name: str) -> bool:
-        match self.run_in, is_async(function):
+    def runs_in_loop(self, name: str, *, is_async: bool) -> bool:
+        match self.run_in, is_async:
             case ("thread", True):
                 raise DeclarationError(
                     f"`{name}` is async and runs in the loop; make it a plain `def`, "
@@ -366,7 +366,12 @@ class Declaration(msgspec.Struct, frozen=True):
         raise DeclarationError(f'run_in of `{name}` is "auto", "loop" or "thread"')
 
 
+_UNSTATED = Traits()
+
+
 def _traits(fields: TraitFields, name: str | None) -> Traits:
+    if not fields:  # As of most tools.
+        return _UNSTATED
     of = f" of tool `{name}`" if name else ""
     unknown = sorted(set(fields) - set(Traits.__struct_fields__))
     if unknown:

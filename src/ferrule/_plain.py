@@ -136,11 +136,8 @@ def _members(value: object) -> list[tuple[str, object]]:
 
 def detached(value: object) -> object:
     """Return plain JSON values as a copy that shares nothing with them."""
-    if type(value) is dict:
-        return {name: detached(part) for name, part in cast("dict[str, object]", value).items()}
-    if type(value) is list or type(value) is tuple:
-        return [detached(part) for part in cast("list[object]", value)]
-    return value
+    copied: object = msgspec.to_builtins(value)  # Integers of any size stay what they are.
+    return copied
 
 
 def is_object(value: object) -> TypeIs[dict[str, object]]:

@@ -124,7 +124,8 @@ def walk(root: Node, draft: Draft) -> Iterator[dict[str, object]]:
         node = stack.pop()
         if not isinstance(node, bool):
             yield node
-            stack.extend(child for _, child in subschemas(node, draft))
+            if not _HOLD.keys().isdisjoint(node):  # Most schemas hold no other.
+                stack.extend(child for _, child in subschemas(node, draft))
 
 
 # ---- where references lead -----------------------------------------------------------------------

@@ -159,6 +159,7 @@ def _share(document: Document) -> int:
     count = sum(
         ("pattern" in node) + len(named_nodes(node.get("patternProperties")))
         for node in document.nodes
+        if "pattern" in node or "patternProperties" in node
     )
     return max(_PATTERN_BYTES // max(count, 1), _LEAST_PATTERN_BYTES)
 

@@ -385,6 +385,8 @@ def _default(parameter: Parameter, function: str) -> object:
 
 
 def _can_change(value: object) -> bool:
+    if type(value) in BUILTIN:
+        return False
     return isinstance(value, MUTABLE) or any(hasattr(value, name) for name in CLASSES)
 
 

@@ -117,16 +117,26 @@ BUILTIN = {str, int, float, bool, bytes, None, type(None)}
 
 def survey(shape: Shape) -> Survey:
     """Return what there is in a tree."""
-    parts = nodes(shape)
-    plain = all(map(_plain_itself, parts))
+    plain = builtin = True
+    foreign = divided = keyed = False
+    for part in nodes(shape):
+        plain = plain and _plain_itself(part)
+        foreign = foreign or part.foreign
+        match part:
+            case Scalar(hint=hint):
+                builtin = builtin and hint in BUILTIN
+            case Union(members=members):
+                divided = divided or len(members) > 1 + _nullable(part)
+            case Map(key=key):
+                keyed = keyed or key.hint is not str
+            case _:
+                pass
     return Survey(
         plain=plain,
-        foreign=any(part.foreign for part in parts),
-        divided=any(
-            isinstance(part, Union) and len(part.members) > 1 + _nullable(part) for part in parts
-        ),
-        builtin=all(not isinstance(part, Scalar) or part.hint in BUILTIN for part in parts),
-        keyed=any(isinstance(part, Map) and part.key.hint is not str for part in parts),
+        foreign=foreign,
+        divided=divided,
+        builtin=builtin,
+        keyed=keyed,
         roots=frozenset() if plain else roots_in(shape),
     )
 

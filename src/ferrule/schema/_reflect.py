@@ -199,6 +199,8 @@ VARIADIC: set[Kind] = {"var_positional", "var_keyword"}
 
 def _marker(hint: Any) -> Any:  # noqa: ANN401  # a subclass of Hidden, an Inject, a Within, or None
     """Return what hides a parameter, also when it may be None."""
+    if type(hint) is type and not issubclass(hint, Hidden):  # What most hints are.
+        return None
     if get_origin(hint) in UNIONS:
         parts = [part for part in get_args(hint) if part is not NONE]
         return _marker(parts[0]) if len(parts) == 1 else None
