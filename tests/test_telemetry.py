@@ -1,8 +1,10 @@
 """Spans and metrics of calls, as a real SDK exports them, and without an SDK."""
 
+import importlib.util
 import inspect
 import json
 import logging
+import runpy
 import subprocess
 import sys
 import threading
@@ -48,6 +50,7 @@ from ferrule import (
     ToolCall,
     Traits,
     Wrapper,
+    telemetry,
     tool,
 )
 from ferrule.telemetry import traced
@@ -827,3 +830,11 @@ def test_a_missing_package_says_what_to_install(hidden: str) -> None:
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert "pip install 'ferrule[otel]'" in last
+
+
+def test_the_package_is_looked_for_before_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ARCHITECTURE rule 5: the sentence comes first, in a process that has the package too."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ferrule\[otel\]'"):
+        runpy.run_path(str(telemetry.__file__))
