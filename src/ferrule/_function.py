@@ -160,13 +160,20 @@ class FunctionTool(Declared, Generic[P, R]):
 
     @property
     def injected(self) -> frozenset[str]:
-        """The names that it must find in a registry's `inject`."""
+        """The names that it takes of a registry's `inject`."""
+        hidden = (parameter.marker for parameter in self._signature.hidden)
+        injected = {marker.name for marker in hidden if isinstance(marker, Inject)}
+        return frozenset(injected | self._roots)
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Those of them that may be missing, as all their parameters have a default."""
         required = {
             parameter.marker.name
             for parameter in self._signature.hidden
             if isinstance(parameter.marker, Inject) and parameter.default is msgspec.UNSET
         }
-        return frozenset(required | self._roots)
+        return self.injected - required - self._roots
 
     def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
         """

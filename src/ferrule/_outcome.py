@@ -282,7 +282,7 @@ class TimedOut(FerruleError):
         return f"the call did not end within {self.seconds:g} s"
 
 
-def outcome_of(
+def outcome_of(  # noqa: PLR0913  # each by keyword; all that decides how a call ended
     ended: object,
     *,
     tool: str,
@@ -292,6 +292,7 @@ def outcome_of(
     errors: Literal["reference", "message"] = "reference",
     dispatched: bool = True,
     stopped: bool = False,
+    log: bool = True,
 ) -> Outcome:
     """
     Return the outcome that a result, a request or an exception establishes (CONTRACT FAIL-6).
@@ -305,6 +306,8 @@ def outcome_of(
         errors: `"message"` shows every exception's message to the model; for development.
         dispatched: Whether the tool may have begun. Before that nothing took effect.
         stopped: Whether somebody asked the call to stop.
+        log: Write the operator's entry of a private error. Once a call is enough: whoever only
+            looks at how it went says `False`, and gets a reference to no entry.
     """
     if isinstance(ended, Result):  # What nearly every call gives; a `case` takes longer to see it.
         return Completed(ended)
@@ -315,7 +318,7 @@ def outcome_of(
             message = reason or f'tool "{tool}" is not authorized'
             return Rejected("unauthorized", message=message, tool=tool)
         case BaseException():
-            found = _Raised(ended, tool, call_id, errors)
+            found = _Raised(ended, tool, call_id, errors, log)
             if not dispatched:
                 return found.before_dispatch()
             return found.after_dispatch(replay, failures, stopped=stopped)
@@ -323,7 +326,7 @@ def outcome_of(
             error = InvalidResult(
                 f"a tool gives a Result or an InputRequest, not {type_name(ended)}"
             )
-            return _Raised(error, tool, call_id, errors).unknown("bad_result")
+            return _Raised(error, tool, call_id, errors, log).unknown("bad_result")
 
 
 class _Raised(msgspec.Struct, frozen=True):
@@ -333,6 +336,7 @@ class _Raised(msgspec.Struct, frozen=True):
     tool: str
     call_id: str
     errors: Literal["reference", "message"]
+    log: bool
 
     def before_dispatch(self) -> Outcome:
         match self.error:
@@ -410,8 +414,10 @@ class _Raised(msgspec.Struct, frozen=True):
         return f": {_message(self.error)}" if self.errors == "message" else ""
 
     def _logged(self, what: str) -> str:
-        """Write the operator's entry and return its reference."""
+        """Write the operator's entry, unless nobody wants it, and return its reference."""
         reference = secrets.token_hex(4)
+        if not self.log:
+            return reference
         # What a policy raised is not in the chain, so a traceback of the chain would not show it.
         policies = (link for link in chain(self.error) if isinstance(link, AuthorizationError))
         sealed = next((policy.cause for policy in policies), None)

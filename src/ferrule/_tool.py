@@ -504,7 +504,12 @@ class Preparing(Protocol):
 
     @property
     def injected(self) -> frozenset[str]:
-        """The names that it must find in a registry's `inject`."""
+        """The names that it takes of a registry's `inject`."""
+        ...
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Those of them that may be missing there."""
         ...
 
     def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
