@@ -1,6 +1,6 @@
 """People and policies that say what a test has written down for them, in order."""
 
-from typing import Any, cast
+from typing import Any, TypeGuard
 
 from ferrule import (
     Accepted,
@@ -52,9 +52,7 @@ class Answers:
         said = self.left.pop(0) if self.left else Declined("cancel")
         if isinstance(said, BaseException):
             raise said
-        if isinstance(said, Accepted | Declined):
-            return cast("Accepted[Any] | Declined", said)
-        return Accepted(said)
+        return said if _is_said(said) else Accepted(said)
 
 
 class Decisions:
@@ -81,3 +79,7 @@ class Decisions:
         if isinstance(decision, Exception):
             raise decision
         return decision
+
+
+def _is_said(answer: object) -> TypeGuard[Accepted[Any] | Declined]:
+    return isinstance(answer, Accepted | Declined)
