@@ -248,7 +248,7 @@ def test_a_definition_that_is_shared_is_found_and_left_as_it_was() -> None:
 def test_a_definition_that_cannot_be_read_again_is_found() -> None:
     """ADM-1: what raises, what never answers: each is a fault and ends no check."""
     good = Definition("hand", input_schema=TWO)
-    raising = Hand(definition=in_turn(good, ValueError("gone")))  # type: ignore[arg-type]  # any
+    raising = Hand(definition=in_turn(good, ValueError("gone")))
     never = threading.Event()
 
     def stuck() -> Definition:
@@ -368,8 +368,8 @@ def test_a_tool_that_no_sample_satisfies_says_so_and_can_be_given_some() -> None
 
 def test_traits_that_change_or_cannot_be_read_again_are_found() -> None:
     """ADM-1: they are read once when bound, so a change would never be seen."""
-    changing = Hand(traits=in_turn(Traits(), Traits(read_only=True)))  # type: ignore[arg-type]  # any
-    raising = Hand(traits=in_turn(Traits(), OSError()))  # type: ignore[arg-type]  # any
+    changing = Hand(traits=in_turn(Traits(), Traits(read_only=True)))
+    raising = Hand(traits=in_turn(Traits(), OSError()))
     renewed = Hand(traits=lambda: Traits(uses=lambda _: "repo"))
 
     assert faults(changing)[0] == "traits: they read differently each time"
