@@ -405,7 +405,8 @@ def test_a_trait_function_that_never_answers_is_found() -> None:
     found = faults(subject, patience=0.01)
     never.set()
 
-    assert found[0].startswith("traits: a trait function broke on no arguments: FerruleError: it")
+    late = "traits: a trait function broke on no arguments: FerruleError: it did not answer"
+    assert any(fault.startswith(late) for fault in found)
 
 
 def test_trait_functions_that_nobody_could_ask_are_worth_knowing() -> None:
@@ -478,7 +479,8 @@ def test_a_tool_that_does_not_close_is_found() -> None:
     ]
     assert faults(once) == ["closing: it does not close: OSError: busy"]
     found = faults(Hand(close=anyio.sleep_forever), patience=0.01)
-    assert found == ["closing: it does not close: FerruleError: it did not answer within 0.01 s"]
+    # On a busy machine so short a patience may end before other answers, too.
+    assert found[-1] == "closing: it does not close: FerruleError: it did not answer within 0.01 s"
 
 
 def test_a_tool_is_closed_once_checked_unless_it_is_still_needed() -> None:
