@@ -82,6 +82,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_app",),
         ("__init__",),
     ),
+    "testing": (
+        ("_foreign", "_recorder", "_samples", "_script"),
+        ("_context", "_wrong"),
+        ("_calling", "_check"),
+        ("__init__",),
+    ),
 }
 """Packages whose every file is listed. In the others: `_x`, then `x`, then `__init__`."""
 

@@ -20,6 +20,7 @@ from ferrule import (
     InputRequest,
     InvalidTool,
     Invocation,
+    Leniency,
     Progress,
     RawTool,
     Registry,
@@ -138,7 +139,10 @@ TRAITS = Traits(
     open_world=False,
     sequential=True,
     uses=("shell:one", Shared("repo:main")),
+    confinement="container:build",
     replay="keyed",
+    timeout=60,
+    leniency=Leniency.COMMON,
     failures=(FileNotFoundError,),
 )
 DEFINITION = Definition(
