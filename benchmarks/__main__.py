@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 def main() -> None:
     """Run all; a goal that was missed is said, and is no failure of the run."""
     rows: list[Row] = []
-    for script in sorted(HERE.glob("p[0-9]*.py")):
+    for script in [*sorted(HERE.glob("p[0-9]*.py")), HERE / "soak.py"]:
         for row in importlib.import_module(script.stem).rows():
             print(row, flush=True)
             rows.append(row)
@@ -29,7 +29,8 @@ def page(rows: list[Row]) -> str:
         f"nothing, timed in turn in one run, the median of {ROUNDS} pairs or more. `make bench`",
         "writes this page anew.",
         "",
-        "Floor of a call: `await f(**orjson.loads(text))`. Floor of a batch: an",
+        "Floor of a call: `await f(**orjson.loads(text))`; of a refused one, with the arguments as",
+        "they should have been. Floor of a batch: an",
         "`asyncio.TaskGroup` and a `Semaphore(64)` over the bare function. Floor of the import:",
         "`typing, inspect, dataclasses, json, asyncio` of the standard library. Floor of a reader:",
         "`orjson.loads`, which takes repeated names.",

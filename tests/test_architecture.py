@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ferrule"
 
 HOUSE: tuple[tuple[str, ...], ...] = (
-    ("_backend", "_contain", "_near", "errors"),
+    ("_backend", "_contain", "_near", "_secret", "errors"),
     ("_asking", "_ijson", "_mend", "_plain", "_value"),
     ("_content", "_hidden", "_traits"),
     ("_calls", "_failure"),
@@ -29,11 +29,12 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("_binding", "_schedule"),
     ("_child", "_registry"),
     ("_events", "_jobs"),
+    ("_crew",),
     ("_executor",),
     ("__init__",),
-    ("ports", "states"),
+    ("helpers", "ports", "states"),
     (
-        *("adapters", "helpers", "lock", "mcp", "policies"),
+        *("adapters", "lock", "mcp", "policies"),
         *("runtime", "telemetry", "temporal", "testing", "wire"),
     ),
     ("gateway", "web"),
@@ -56,13 +57,35 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_compile", "_generate", "_lenient", "_strict"),
         ("__init__",),
     ),
+    "helpers": (
+        ("_opening", "_printed", "_visible"),
+        ("_rules",),
+        ("_commands",),
+        ("__init__",),
+    ),
+    "policies": (
+        ("_invalid", "_paths", "_patterns", "_stated"),
+        ("_conditions", "_hints"),
+        ("_rule",),
+        ("_reach",),
+        ("_reading", "_warnings"),
+        ("_rules",),
+        ("cedar",),
+        ("__init__",),
+    ),
     "cli": (
-        ("_signals", "_visible"),
+        ("_signals",),
         ("_board", "_refused"),
         ("_bars", "_blame", "_group", "_lines", "_streams", "_turn"),
-        ("_loading",),
-        ("_diff", "_list", "_run"),
+        ("_loading", "_tables"),
+        ("_diff", "_list", "_policy", "_run"),
         ("_app",),
+        ("__init__",),
+    ),
+    "testing": (
+        ("_foreign", "_recorder", "_samples", "_script"),
+        ("_context", "_wrong"),
+        ("_calling", "_check"),
         ("__init__",),
     ),
 }

@@ -21,9 +21,9 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from ferrule._backend import call_soon, variables_for_a_thread
-from ferrule._contain import Threw, carry
+from ferrule._contain import Threw
 from ferrule._failure import Failure
-from ferrule._tool import Bridge, Close, Context, Threads, close_with, here, watched
+from ferrule._tool import Bridge, Close, Context, Thread, Threads, close_with, here, watched
 from ferrule.errors import FerruleError, InvalidCall
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class _Errand(Generic[T]):
 
     def __init__(self, function: Callable[[], T], tool: str) -> None:
         self.ended = anyio.Event()
-        self._function = function
+        self._thread = Thread(function)
         self._tool = tool
         self._variables = variables_for_a_thread()
         self._token = anyio.lowlevel.current_token()
@@ -131,6 +131,7 @@ class _Errand(Generic[T]):
         finally:
             if not self.ended.is_set() and not self.withdraw():
                 if threads is not None:
+                    threads.running = self._thread
                     self._give_up()
                 else:
                     with anyio.CancelScope(shield=True):
@@ -169,7 +170,7 @@ class _Errand(Generic[T]):
         if not self._take():
             return
         here.bridge = cast("Bridge", self._wait_for)
-        done = self._variables.run(carry, self._function)
+        done = self._variables.run(self._thread)
         here.bridge = None
         self._end(done)
 

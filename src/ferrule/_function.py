@@ -45,7 +45,7 @@ from ferrule._traits import TraitFields, Traits
 from ferrule._wrapper import layers
 from ferrule.errors import DeclarationError, InvalidTool, InvalidValue
 from ferrule.schema import NotStrict, Restore, to_strict
-from ferrule.schema._families import converter
+from ferrule.schema._families import RootedConverter, converter
 from ferrule.schema._generate import Form, generate
 from ferrule.schema._reflect import reflect
 from ferrule.schema._shape import Signature
@@ -113,13 +113,17 @@ class FunctionTool(Declared, Generic[P, R]):
                 and parameter.within is None
                 for parameter in signature.parameters
             )
+            and not isinstance(self._convert, RootedConverter)
         )
-        # The visible parameters whose paths have a root: position, name and root.
+        # The visible parameters whose paths have a root: position and name, and the root of those
+        # that are a path; in the others, paths are somewhere inside.
         self._rooted = [
             (index, parameter.name, parameter.within)
             for index, parameter in enumerate(signature.parameters)
-            if isinstance(parameter.within, Within)
+            if parameter.within is not None or self._convert.roots[index]
         ]
+        self._roots = {within.root for _, _, within in self._rooted if isinstance(within, Within)}
+        self._roots.update(*self._convert.roots)
         self._contexts = tuple(
             parameter.name for parameter in signature.hidden if parameter.marker is Context
         )
@@ -202,13 +206,20 @@ class FunctionTool(Declared, Generic[P, R]):
 
     @property
     def injected(self) -> frozenset[str]:
-        """The names that it must find in a registry's `inject`."""
+        """The names that it takes of a registry's `inject`."""
+        hidden = (parameter.marker for parameter in self._signature.hidden)
+        injected = {marker.name for marker in hidden if isinstance(marker, Inject)}
+        return frozenset(injected | self._roots)
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Those of them that may be missing, as all their parameters have a default."""
         required = {
             parameter.marker.name
             for parameter in self._signature.hidden
             if isinstance(parameter.marker, Inject) and parameter.default is msgspec.UNSET
         }
-        return frozenset(required | {within.root for _, _, within in self._rooted})
+        return self.injected - required - self._roots
 
     def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
         """
@@ -222,11 +233,24 @@ class FunctionTool(Declared, Generic[P, R]):
             for parameter in self._signature.hidden
             if isinstance(parameter.marker, Inject) and parameter.marker.name in injected
         }
-        for index, name, within in self._rooted:
-            value = cast("msgspec.Struct", invocation.value)
-            path, root = getattr(value, _field(value, index)), injected[within.root]
-            given[name] = path and within.resolve(path, Path(cast("str", root)), parameter=name)
+        if self._rooted:
+            given.update(self._placed(invocation, injected))
         return given
+
+    def _placed(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments whose paths have a root, with these paths below it."""
+        roots = {name: Path(cast("str", injected[name])) for name in self._roots}
+        value = cast("msgspec.Struct", invocation.value)
+        if isinstance(self._convert, RootedConverter):
+            # Made anew, as only the conversion knows which member of a union a text became.
+            value = self._convert.placed(invocation.arguments, roots)
+        placed: dict[str, object] = {}
+        for index, name, within in self._rooted:
+            part = getattr(value, _field(value, index))
+            if isinstance(within, Within) and part is not None:
+                part = within.resolve(part, roots[within.root], parameter=name)
+            placed[name] = part
+        return placed
 
     @overload
     def step(self, function: Callable[[S, A, Context], T], /) -> Step[S, A, T]: ...
@@ -419,7 +443,12 @@ def _check_alone(signature: Signature) -> None:
         )
 
 
+_UNSTATED = Traits()
+
+
 def _traits(fields: TraitFields, name: str | None) -> Traits:
+    if not fields:  # As of most tools.
+        return _UNSTATED
     of = f" of tool `{name}`" if name else ""
     unknown = sorted(set(fields) - set(Traits.__struct_fields__))
     if unknown:

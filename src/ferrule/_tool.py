@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
 
 import anyio
 import anyio.from_thread
@@ -55,19 +55,58 @@ class Progress(Value, frozen=True, kw_only=True):
     content: tuple[Content, ...] = ()
 
 
+class Thread(Generic[T]):
+    """
+    A plain function in a thread, which nobody can stop.
+
+    Called in the thread; `then` has something done when it ends, whoever still waits for it.
+    """
+
+    __slots__ = ("_ended", "_function", "_listeners", "_lock")
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._ended = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def __call__(self) -> T | Threw:
+        """Run the function and say that it has ended."""
+        done = carry(self._function)
+        with self._lock:
+            self._ended = True
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+        return done
+
+    def then(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when the thread ends, in that thread; at once if it has."""
+        with self._lock:
+            if not self._ended:
+                self._listeners.append(listener)
+                return
+        listener()
+
+
 class Threads:
     """
     How an executor watches a call that runs in a thread.
 
-    A thread cannot be stopped: `scope` is what an executor ends the waiting with, and `limiter`
-    gives what bounds how many threads there are.
+    Attributes:
+        limiter: Gives what bounds how many threads there are.
+        scope: What ends the waiting for the thread of the call, while one runs.
+        running: The thread of the call, once it runs in one.
+        abandoned: The thread that was given up waiting for, if one was.
     """
 
-    __slots__ = ("limiter", "scope")
+    __slots__ = ("abandoned", "limiter", "running", "scope")
 
     def __init__(self, limiter: Callable[[], anyio.CapacityLimiter]) -> None:
         self.limiter = limiter
         self.scope: anyio.CancelScope | None = None
+        self.running: Thread[Any] | None = None
+        self.abandoned: Thread[Any] | None = None
 
 
 class Bridge(Protocol):
@@ -438,9 +477,8 @@ async def in_thread(context: Context, function: Callable[[], T]) -> T:
 async def _carried(function: Callable[[], T], threads: Threads | None) -> T | Threw:
     if threads is None:
         return await anyio.to_thread.run_sync(carry, function)
-    return await anyio.to_thread.run_sync(
-        carry, function, abandon_on_cancel=True, limiter=threads.limiter()
-    )
+    threads.running = thread = Thread(function)
+    return await anyio.to_thread.run_sync(thread, abandon_on_cancel=True, limiter=threads.limiter())
 
 
 async def watched(context: Context, wait: Callable[[Threads | None], Awaitable[T]]) -> T:
@@ -455,11 +493,13 @@ async def watched(context: Context, wait: Callable[[Threads | None], Awaitable[T
     threads = context.threads
     if threads is None:
         return await wait(None)
+    threads.running = None
     try:
         with anyio.CancelScope(shield=True) as threads.scope:
             return await wait(threads)
     finally:
         threads.scope = None
+    threads.abandoned = threads.running
     raise StillRunning
 
 
@@ -513,7 +553,12 @@ class Preparing(Protocol):
 
     @property
     def injected(self) -> frozenset[str]:
-        """The names that it must find in a registry's `inject`."""
+        """The names that it takes of a registry's `inject`."""
+        ...
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Those of them that may be missing there."""
         ...
 
     def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
