@@ -17,6 +17,7 @@ import pytest
 
 import ferrule
 from ferrule import (
+    Authorization,
     AuthorizationError,
     CallError,
     Context,
@@ -27,6 +28,7 @@ from ferrule import (
     Failure,
     FerruleError,
     ForeignInvocation,
+    Guard,
     Inject,
     InvalidCall,
     InvalidDefinition,
@@ -35,6 +37,7 @@ from ferrule import (
     InvalidSchema,
     InvalidTool,
     InvalidValue,
+    InvalidWrappingChain,
     OnDispatch,
     Outcome,
     RawTool,
@@ -45,6 +48,7 @@ from ferrule import (
     Tool,
     ToolCall,
     ValidatorCrash,
+    Wrapper,
     bind,
     read_json,
     tool,
@@ -112,6 +116,32 @@ def raising(error: BaseException) -> None:
     raise error
 
 
+class Circle(Wrapper):
+    """A wrapper of itself, with something private about it."""
+
+    secret = ARGUMENT
+
+    @property
+    def wrapped(self) -> Tool:
+        """Itself."""
+        return self
+
+
+def in_a_circle() -> None:
+    """Bind a tool that wraps itself."""
+    bind(Circle(pay))
+
+
+def undecided() -> None:
+    """Have a policy break."""
+
+    def policy(authorization: Authorization) -> bool:
+        raise LeakError(authorization.arguments)
+
+    binding = bind(Guard(echo("pay"), policy))
+    anyio.run(binding.call, binding.contract.admit(ToolCall.of("pay", {"amount": ARGUMENT})))
+
+
 class Met(NamedTuple):
     """How an exception is met, and its whole text."""
 
@@ -124,7 +154,7 @@ MISSPELT = {"type": "object", "properties": {"a": {"type": "strng", "const": ARG
 EXCEPTIONS: dict[type[FerruleError], Met] = {
     FerruleError: Met(
         lambda: Executor([pay]).run_sync(cast("list[ToolCall]", [ARGUMENT])),
-        "a batch is made of ToolCall, not of str",
+        "a batch is made of ToolCall or Leg, not of str",
     ),
     DeclarationError: Met(
         stepless,
@@ -147,8 +177,10 @@ EXCEPTIONS: dict[type[FerruleError], Met] = {
     DuplicateTool: Met(
         lambda: Registry([pay, pay]),
         "tools[1]: a tool named `pay` is there already, from origin `local`, and origin `local` "
-        "brings another; give one of them another name with `name=`",
+        "brings another; give one of them another name with `name=`, or with "
+        '`Wrapper(tool, name="…")`',
     ),
+    InvalidWrappingChain: Met(in_a_circle, "Circle wraps itself, through others"),
     InvalidValue: Met(
         lambda: ToolCall.from_json({"id": 1, "name": ARGUMENT, "arguments": ARGUMENT}),
         "this is no ToolCall: Expected `str`, got `int` at `$.id`",
@@ -178,10 +210,7 @@ EXCEPTIONS: dict[type[FerruleError], Met] = {
         lambda: raising(CallError(Result.of({"seen": 1}))),
         "the call went wrong after something was observed",
     ),
-    AuthorizationError: Met(
-        lambda: raising(AuthorizationError("pay", LeakError(ARGUMENT))),
-        'the authorization of tool "pay" failed',
-    ),
+    AuthorizationError: Met(undecided, 'the authorization of tool "pay" failed'),
 }
 
 
@@ -326,6 +355,15 @@ def in_a_hook(error: Exception) -> Place:
     return Place(echo("pay"), hook=hook)
 
 
+def in_a_policy(error: Exception) -> Place:
+    """Raise it where the call was to be permitted."""
+
+    def policy(authorization: Authorization) -> bool:
+        raise leaking(error, authorization.arguments)
+
+    return Place(Guard(echo("pay"), policy))
+
+
 def in_a_recorder(error: Exception) -> Place:
     """Raise it where a record was to be made durable."""
 
@@ -342,7 +380,7 @@ def in_a_recorder(error: Exception) -> Place:
 
 PLACES = [
     in_a_tool, in_a_thread, without_effect, declared, in_a_rule, in_a_trait, in_a_provider,
-    in_a_hook, in_a_recorder,
+    in_a_hook, in_a_policy, in_a_recorder,
 ]  # fmt: skip
 
 

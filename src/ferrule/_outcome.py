@@ -345,11 +345,10 @@ class _Raised(msgspec.Struct, frozen=True):
     def before_dispatch(self) -> Outcome:
         match self.error:
             case ValidatorCrash(kind=kind, problems=problems):
+                reference = self._logged("was not let in")
+                message = f"{sentence(kind, problems)} (reference {reference})"
                 return Rejected(
-                    kind,
-                    problems=problems,
-                    tool=self.tool,
-                    reference=self._logged("was not let in"),
+                    kind, message=message, problems=problems, tool=self.tool, reference=reference
                 )
             case ForeignInvocation():
                 return self._unavailable()
@@ -422,16 +421,13 @@ class _Raised(msgspec.Struct, frozen=True):
         reference = secrets.token_hex(4)
         if not self.log:
             return reference
-        # What a policy raised is not in the chain, so a traceback of the chain would not show it.
-        policies = (link for link in chain(self.error) if isinstance(link, AuthorizationError))
-        sealed = next((policy.cause for policy in policies), None)
         logger.error(
             'reference %s: tool "%s", call "%s" %s',
             reference,
             self.tool,
             shown(self.call_id),
             what,
-            exc_info=sealed or self.error,
+            exc_info=_unsealed(self.error),
         )
         return reference
 
@@ -442,6 +438,16 @@ _OURS: tuple[tuple[type[Exception], UnknownReason], ...] = (
     (TimedOut, "timed_out"),
 )
 """Errors of ours about a call that ran, and the reason that each is."""
+
+
+def _unsealed(error: BaseException) -> BaseException:
+    """Return what a policy raised, which a traceback of the chain does not show; else `error`."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        policies = (link for link in chain(error) if isinstance(link, AuthorizationError))
+        error = next((policy.cause for policy in policies if policy.cause), error)
+    return error
 
 
 def _is_cancellation(error: BaseException) -> bool:
