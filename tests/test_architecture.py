@@ -23,6 +23,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("schema",),
     ("_decisions", "_decode", "_definition", "_leniency", "_requests"),
     ("_contract", "_diff", "_outcome", "_returns"),
+    ("_context",),
     ("_tool",),
     ("_dedicated", "_process", "_step", "_wrapper"),
     ("_function", "_guard"),
@@ -30,6 +31,8 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("_child", "_registry"),
     ("_events", "_jobs"),
     ("_crew",),
+    ("_harness",),
+    ("_batch",),
     ("_executor",),
     ("__init__",),
     ("helpers", "ports", "states"),
@@ -103,7 +106,7 @@ THEIRS = {"_child"}
 
 BROAD = {
     "Exception": {"_binding", "_contain"},  # the first looks at what a tool raised and lets it go
-    "BaseException": {"_contain", "_executor"},  # `carry` is the executor's half in a thread
+    "BaseException": {"_batch", "_contain"},  # `carry` is the executor's half in a thread
     "everything": set[str](),
 }
 """Where a handler that catches so much may stand (rule 7)."""

@@ -14,19 +14,22 @@ assert outcomes[0].text == "5"
 ```
 """
 
+from ferrule._batch import Batch, Plan
 from ferrule._binding import Binding, Leg, Permit, bind
 from ferrule._calls import ToolCall
 from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
+from ferrule._context import Asker, Context, OnProgress, Progress, Recorder
 from ferrule._contract import Contract, Invocation, Repair
 from ferrule._decisions import Allow, Ask, Decision, Deny
 from ferrule._decode import decode
 from ferrule._definition import Definition
 from ferrule._diff import Change, diff
 from ferrule._events import Event, Finished, Progressed, Started
-from ferrule._executor import Batch, Executor, OnDispatch, Plan, Sink
+from ferrule._executor import Executor
 from ferrule._failure import CallError, Failure, classify
 from ferrule._function import FunctionTool, tool
 from ferrule._guard import Authorization, Authorizer, Guard
+from ferrule._harness import OnDispatch, Sink
 from ferrule._hidden import Inject, Within
 from ferrule._ijson import Limits, canonical, digest, read_json
 from ferrule._outcome import (
@@ -43,7 +46,7 @@ from ferrule._registry import Registry, Source
 from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
 from ferrule._secret import Secret
 from ferrule._step import Step
-from ferrule._tool import Asker, Context, OnProgress, Progress, RawTool, Recorder, Tool
+from ferrule._tool import RawTool, Tool
 from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
 from ferrule._wrapper import Wrapper, capability, unwrap
 from ferrule.errors import (

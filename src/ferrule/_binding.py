@@ -9,6 +9,7 @@ from ferrule._asking import called, in_time
 from ferrule._calls import ToolCall
 from ferrule._contain import Broke, contain, message_of
 from ferrule._content import Record, Result
+from ferrule._context import Context, running
 from ferrule._contract import Contract, Decode, Invocation, Sealed
 from ferrule._decisions import Deny
 from ferrule._definition import Definition
@@ -16,14 +17,7 @@ from ferrule._failure import classify
 from ferrule._guard import Guard, refusal, rejected
 from ferrule._ijson import Limits, canonical
 from ferrule._requests import Approval, InputRequest
-from ferrule._tool import (
-    Context,
-    Preparing,
-    Rules,
-    Tool,
-    Validating,
-    running,
-)
+from ferrule._tool import Preparing, Rules, Tool, Validating
 from ferrule._traits import Traits, uses_of
 from ferrule._wrapper import facts_of, is_tool, layers
 from ferrule.errors import (

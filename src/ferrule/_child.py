@@ -20,6 +20,7 @@ from typing import NoReturn, cast
 from ferrule._binding import bind
 from ferrule._calls import ToolCall
 from ferrule._contain import Threw, carry, message_of
+from ferrule._context import Bridge, Context, Progress, here, running
 from ferrule._failure import Failure, chain, classify, evidence_of
 from ferrule._function import FunctionTool
 from ferrule._plain import json_text
@@ -37,7 +38,7 @@ from ferrule._process import (
     Told,
 )
 from ferrule._requests import InputRequest
-from ferrule._tool import Bridge, Context, Progress, Tool, here, running
+from ferrule._tool import Tool
 from ferrule._wrapper import layers
 from ferrule.errors import FerruleError, InvalidResult, clip
 

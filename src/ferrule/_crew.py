@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 import anyio
 
 from ferrule._backend import native_task
+from ferrule._context import Thread, Threads
 from ferrule._jobs import Job
-from ferrule._tool import Thread, Threads
 from ferrule._traits import Shared, Use
 
 

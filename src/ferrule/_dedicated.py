@@ -22,8 +22,16 @@ import anyio.lowlevel
 
 from ferrule._backend import call_soon, variables_for_a_thread
 from ferrule._contain import Threw
+from ferrule._context import (
+    Bridge,
+    Context,
+    Thread,
+    Threads,
+    here,
+    watched,
+)
 from ferrule._failure import Failure
-from ferrule._tool import Bridge, Close, Context, Thread, Threads, close_with, here, watched
+from ferrule._tool import Close, close_with
 from ferrule.errors import FerruleError, InvalidCall
 
 T = TypeVar("T")

@@ -20,6 +20,7 @@ import msgspec
 
 from ferrule._asking import is_async
 from ferrule._content import Result
+from ferrule._context import Context, in_thread
 from ferrule._contract import Decode, Invocation
 from ferrule._dedicated import Dedicated
 from ferrule._definition import Definition
@@ -32,14 +33,12 @@ from ferrule._returns import returned_schema
 from ferrule._step import Step
 from ferrule._tool import (
     Close,
-    Context,
     Declared,
     Rules,
     Tool,
     Validate,
     check_parts,
     given,
-    in_thread,
 )
 from ferrule._traits import TraitFields, Traits
 from ferrule._wrapper import layers

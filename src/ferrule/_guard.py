@@ -19,13 +19,14 @@ import msgspec
 from ferrule._asking import called, in_time
 from ferrule._contain import Broke, contain
 from ferrule._content import Result
+from ferrule._context import Context
 from ferrule._contract import Invocation, Repair
 from ferrule._decisions import Allow, Ask, Decision, Deny
 from ferrule._decode import schema_of
 from ferrule._definition import Definition
 from ferrule._failure import Failure
 from ferrule._requests import Approval, Asked, InputRequest
-from ferrule._tool import Context, Tool
+from ferrule._tool import Tool
 from ferrule._traits import Traits
 from ferrule._value import type_name
 from ferrule._wrapper import Wrapper

@@ -7,11 +7,11 @@ import msgspec
 
 from ferrule._binding import Binding, Leg, Permit
 from ferrule._calls import ToolCall, new_call_id
+from ferrule._context import Context, Progress
 from ferrule._contract import Invocation
 from ferrule._near import near, shown
 from ferrule._outcome import Outcome, Rejected, outcome_of
 from ferrule._registry import Registry
-from ferrule._tool import Context, Progress
 from ferrule._traits import Replay, Traits, Use, replay_of, uses_of
 from ferrule.errors import FerruleError, InvalidCall, Problem
 

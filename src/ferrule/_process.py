@@ -25,13 +25,13 @@ import anyio.abc
 import msgspec
 
 from ferrule._content import Result
+from ferrule._context import Context, Progress, Threads, watched
 from ferrule._contract import Invocation
 from ferrule._failure import CallError, Failure
 from ferrule._ijson import Limits
 from ferrule._outcome import Crashed
 from ferrule._plain import json_text
 from ferrule._requests import InputRequest
-from ferrule._tool import Context, Progress, Threads, watched
 from ferrule._value import Value
 from ferrule.errors import DeclarationError, FerruleError, InvalidResult, clip
 

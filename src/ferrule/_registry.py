@@ -14,11 +14,7 @@ from ferrule._contain import Broke, contain_async, message_of
 from ferrule._definition import Definition
 from ferrule._guard import Authorizer, Guard
 from ferrule._ijson import Limits
-from ferrule._tool import (
-    Closing,
-    Tool,
-    close_with,
-)
+from ferrule._tool import Closing, Tool, close_with
 from ferrule._wrapper import capability
 from ferrule.errors import (
     DeclarationError,

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ferrule._contain import Broke, contain
+from ferrule._context import Context
 from ferrule._plain import plain
 from ferrule._requests import InputRequest
-from ferrule._tool import Context
 from ferrule.errors import DeclarationError, InvalidValue
 from ferrule.schema import compile as compile_schema
 from ferrule.schema._generate import generate

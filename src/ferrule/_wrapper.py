@@ -13,10 +13,11 @@ import msgspec
 
 from ferrule._contain import Broke, contain, message_of
 from ferrule._content import Result
+from ferrule._context import Context
 from ferrule._contract import Invocation
 from ferrule._definition import Definition
 from ferrule._requests import InputRequest
-from ferrule._tool import Context, Tool
+from ferrule._tool import Tool
 from ferrule._traits import Traits
 from ferrule.errors import DeclarationError, InvalidTool, InvalidWrappingChain
 

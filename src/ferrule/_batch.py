@@ -1,0 +1,684 @@
+"""
+One batch of calls: side by side where they may, in order where they must, each ending once.
+
+Theory
+======
+
+*Workers, not a task a call.* A task costs more than all checks of a small call together. So a few
+workers, at most `max_parallel`, take calls from a queue of ready ones. A worker hires the next
+one only while calls wait; one that finds the queue empty goes home. The caller's task is never a
+worker: its cancellation would become a call's.
+
+*Permission before dispatch.* Who has to be asked about a call is asked by askers, which are no
+workers: at most `max_parallel` of them, from the beginning of the batch, beside whatever runs. A
+call is ready when it may and when it is its turn. So a policy that is slow, asks a person or
+breaks holds no slot; and as a call that was refused early still takes its turn, what conflicts
+with the calls before it does not slip past them.
+
+*The shield.* A worker runs under a shield, so that nothing outside cancels a tool half way: the
+batch alone tells a call to stop. On asyncio that is one `task.cancel()`, as asyncio's own code
+would do, and after `grace` every await is cancelled; on trio cancelling is a state. A thread
+cannot be told; the batch waits `grace` for it and then goes on without it.
+
+*Time.* At its limit a call is reported, not a moment later; what it still does is evidence. It is
+told to stop, keeps its slot and what it works on until it has ended, and its worker goes home. A
+thread that does not end within `grace` is left behind (see `_crew`), and the calls that wait for
+it, or for a slot when all are taken so, are given up: `Cancelled("not_reached")`.
+
+*Events.* A reader that is slow holds the workers, not the tools: a worker that ended a call waits
+while more than twice `max_parallel` events are unread. Of progress only the newest unread update
+of each call is kept, so nothing grows without bound.
+
+*One `Finished` per call.* `_settle` is the only place that gives a call its outcome, and it takes
+the first.
+"""
+
+import contextlib
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Literal, Self, cast
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from ferrule._asking import Asking, called, in_time
+from ferrule._backend import Token, call_soon
+from ferrule._binding import Leg, Permit
+from ferrule._calls import ToolCall
+from ferrule._contain import Broke
+from ferrule._content import Result
+from ferrule._context import Context, Progress, Thread
+from ferrule._crew import Worker
+from ferrule._events import Event, Finished, Progressed, Started
+from ferrule._harness import Harness, Sink
+from ferrule._jobs import Job
+from ferrule._near import shown
+from ferrule._outcome import (
+    Cancelled,
+    Completed,
+    Outcome,
+    StillRunning,
+    TimedOut,
+    logger,
+    outcome_of,
+)
+from ferrule._schedule import Schedule
+from ferrule.errors import FerruleError
+
+_BREATH = 64
+"""Calls after which a worker, or admission, lets other tasks of the loop run."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """
+    The order of a batch.
+
+    Attributes:
+        after: For each call the indices of those it waits for itself; what those wait for in turn
+            is not repeated.
+    """
+
+    after: tuple[tuple[int, ...], ...]
+
+
+class Batch:
+    """
+    One batch, made by `Executor.batch`: enter it once, take its events, leave it.
+
+    Attributes:
+        outcomes: How each call ended, in the calls' order; complete once the block is left.
+    """
+
+    def __init__(
+        self,
+        executor: Harness,
+        calls: Iterable[ToolCall | Leg],
+        *,
+        caller: object,
+        listening: bool,
+    ) -> None:
+        self._executor = executor
+        self._calls = list(calls)
+        self._caller = caller
+        self._listening = listening
+        self._jobs: list[Job] = []
+        self._ready: deque[Job] = deque()
+        self._to_ask: deque[Job] = deque()
+        self._askers = 0
+        self._asking: set[anyio.CancelScope] = set()
+        self._left: dict[Thread[object], Job] = {}
+        self._freed: list[Thread[object]] = []
+        self._behind: list[Job] = []
+        self._news: anyio.Event | None = None
+        self._patience = anyio.CancelScope()
+        self._events: deque[Event | Job] = deque()
+        self._room = 2 * executor.max_parallel
+        self._lock = threading.Lock()
+        self._crew: set[Worker] = set()
+        self._workers = 0
+        self._hiring = False
+        self._stopping = False
+        self._interrupt: KeyboardInterrupt | None = None
+        self._unsettled = 0
+        self._more: anyio.Event | None = None
+        self._space: anyio.Event | None = None
+        self._watching: anyio.CancelScope | None = None
+        self._limiter: anyio.CapacityLimiter | None = None
+        self._schedule: Schedule | None = None
+        self._entered = False
+
+    # ---- what a caller sees --------------------------------------------------------------------
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """How each call ended, in the calls' order; those that have not are missing until then."""
+        return tuple(job.outcome for job in self._jobs if job.outcome is not None)
+
+    @property
+    def termination(self) -> Literal["all", "some", "none"]:
+        """Whether all calls that ended ask that the agent loop stop, some of them, or none."""
+        asked = [outcome.terminate for outcome in self.outcomes]
+        if asked and all(asked):
+            return "all"
+        return "some" if any(asked) else "none"
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise FerruleError("a batch is entered once; make another with `executor.batch(calls)`")
+        self._entered = True
+        self._schedule = await self._submit()
+        self._token = anyio.lowlevel.current_token() if self._listening else None
+        self._thread = threading.get_ident()
+        self._submitted = anyio.current_time()
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._line_up(self._schedule.ready())
+        self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
+        self._call_asker()
+        self._hire()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._unsettled:
+            self._stop()
+        try:
+            # The block's own error is not given to the task group, which would wrap it.
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            for job in self._jobs:
+                if job.outcome is None:
+                    self._settle(job, Cancelled("cancelled", tool=job.call.name))
+        if self._interrupt is not None:
+            raise self._interrupt
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            while not self._events:
+                if not self._unsettled:
+                    raise StopAsyncIteration
+                self._make_room()
+                self._more = anyio.Event()
+                await self._more.wait()
+            event = self._events.popleft()
+            if not isinstance(event, Job):
+                return event
+            update = self._taken(event)
+            if update is None:
+                continue
+            if self._executor.on_progress is not None:
+                await self._sink(event, update)
+            return Progressed(
+                index=event.index,
+                call=event.call,
+                progress=update.progress,
+                total=update.total,
+                message=update.message,
+                content=update.content,
+            )
+
+    async def ended(self) -> None:
+        """Wait until every call has its outcome."""
+        while self._unsettled:
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    async def planned(self) -> Plan:
+        """Return the order, and run nothing."""
+        return Plan((await self._submit()).after)
+
+    # ---- before anything runs ------------------------------------------------------------------
+
+    async def _submit(self) -> Schedule:
+        """Let the calls in and fix their order."""
+        await self._admit_all()
+        await self._ask_traits()
+        return self._ordered()
+
+    async def _admit_all(self) -> None:
+        seen: set[str] = set()
+        for index, given in enumerate(self._calls):
+            job = Job(index, given)
+            self._jobs.append(job)
+            self._unsettled += 1
+            refused = job.admit(self._executor.registry, seen)
+            seen.add(job.call.id)
+            if refused is not None:
+                self._settle(job, refused)
+            if index % _BREATH == _BREATH - 1:
+                await anyio.lowlevel.checkpoint()
+
+    async def _ask_traits(self) -> None:
+        """Have each call described; one whose functions break is refused alone."""
+        open_jobs = [job for job in self._jobs if job.outcome is None and not job.is_described]
+        questions = [job.describe for job in open_jobs]
+        answers = await Asking(questions, self._executor.hook_timeout).answers()
+        for job, answer in zip(open_jobs, answers, strict=True):
+            if isinstance(answer, Broke):
+                self._settle(job, self._outcome(job, answer.error))
+
+    def _ordered(self) -> Schedule:
+        open_jobs = [job for job in self._jobs if job.outcome is None]
+        chain = self._executor.sequential or any(
+            job.binding is not None and job.binding.traits.sequential for job in open_jobs
+        )
+        uses = [job.uses if job.outcome is None else None for job in self._jobs]
+        return Schedule(uses, sequential=chain)
+
+    # ---- whose turn it is, and who may ---------------------------------------------------------
+
+    def _line_up(self, indices: Iterable[int], behind: int | None = None) -> None:
+        """Let calls run whose turn it is, once they may; pass over those that have ended."""
+        turns = deque(indices)
+        while turns:
+            job = self._jobs[turns.popleft()]
+            job.its_turn, job.behind = True, behind
+            if job.outcome is not None and self._schedule is not None:
+                turns.extend(self._schedule.finish(job.index))
+            elif job.permitted:
+                self._make_ready(job)
+
+    def _make_ready(self, job: Job) -> None:
+        """Have a call run that may and whose turn it is, unless a thread works on what it needs."""
+        if len(self._executor.stuck) and self._executor.stuck.holds(job.uses or ()):
+            self._behind.append(job)
+            self._await_threads()
+        else:
+            self._ready.append(job)
+
+    def _call_asker(self) -> None:
+        """Have one more asker go to the guards, if there is a call to ask about."""
+        if self._to_ask and self._askers < self._executor.max_parallel:
+            self._askers += 1
+            self._tasks.start_soon(self._ask)
+
+    async def _ask(self) -> None:
+        with anyio.CancelScope(shield=True) as scope:
+            self._asking.add(scope)
+            done = 0
+            while self._to_ask and not self._stopping:
+                job = self._to_ask.popleft()
+                self._call_asker()
+                await self._ask_for(job)
+                done += 1
+                if done % _BREATH == 0:
+                    await anyio.lowlevel.cancel_shielded_checkpoint()
+            self._asking.discard(scope)
+        self._askers -= 1
+
+    async def _ask_for(self, job: Job) -> None:
+        """Ask whether one call may run; holds no slot and nobody back but what waits for it."""
+        ended: object
+        try:
+            ended = await self._answer(job)
+        except BaseException as error:
+            ended = error
+            if isinstance(error, KeyboardInterrupt):
+                self._interrupt = error
+        if job.outcome is None and type(ended) is Permit:
+            job.permit, job.permitted = ended, True
+            if job.its_turn:
+                self._make_ready(job)
+        elif job.outcome is None:
+            self._end(job, self._outcome(job, ended))
+        self._hire()
+        if self._interrupt is not None:
+            self._stop()
+
+    async def _answer(self, job: Job) -> object:
+        if job.binding is None or job.invocation is None:
+            raise AssertionError("only a call that was admitted is asked about")
+        job.context = self._context(job)
+        return await job.binding.authorize(job.invocation, job.context)
+
+    def _context(self, job: Job) -> Context:
+        """Return the context of a call, for its guards and its tool alike."""
+        context = Context.of(
+            job.call,
+            on_progress=functools.partial(self._progressed, job) if self._listening else None,
+            recorder=self._executor.recorder,
+            asker=self._executor.asker,
+            inject=self._executor.registry.inject,
+            caller=self._caller,
+        )
+        context.patience = self._executor.hook_timeout
+        context.traits = job.traits
+        if job.leg is not None:
+            context.leg = job.leg.number
+            context.session = job.leg.session
+            context.approvals = job.leg.approvals
+            context.keep_key(job.leg.idempotency_key)
+        return context
+
+    # ---- workers -------------------------------------------------------------------------------
+
+    def _hire(self) -> None:
+        if not self._ready or self._hiring or self._stopping:
+            return
+        if self._free_slots() > 0:
+            self._workers += 1
+            self._hiring = True  # Until the new one begins: it will hire the next itself.
+            self._tasks.start_soon(self._work)
+        elif not self._workers:
+            self._await_threads()  # All slots are taken by threads that were left behind.
+
+    async def _work(self) -> None:
+        with anyio.CancelScope(shield=True) as shield:
+            worker = Worker(shield, self._thread_limiter)
+            self._crew.add(worker)
+            self._hiring = False
+            try:
+                await self._work_through(worker)
+            finally:
+                self._crew.discard(worker)
+                self._workers -= 1
+                self._hire()  # One that was told to stop leaves calls behind.
+                if self._watching is not None and not self._crew:
+                    self._watching.cancel()
+
+    def _thread_limiter(self) -> anyio.CapacityLimiter:
+        """Return what bounds the threads of this batch; made for the first that needs one."""
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(self._executor.max_parallel)
+        return self._limiter
+
+    async def _work_through(self, worker: Worker) -> None:
+        done = 0
+        while self._ready and not self._stopping:
+            job = self._ready.popleft()
+            self._hire()
+            await self._run(job, worker)
+            if worker.told:
+                return
+            done += 1
+            if self._listening:
+                await self._wait_for_room()
+            if done % _BREATH == 0:
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    async def _run(self, job: Job, worker: Worker) -> None:
+        worker.job = job
+        if job.context is None:
+            job.context = self._context(job)
+        context = job.context
+        context.threads = worker.threads
+        ended: object
+        try:
+            ended = await self._dispatched(job, context, worker)
+        except BaseException as error:
+            ended = error
+            if isinstance(error, KeyboardInterrupt):
+                self._interrupt = error
+        worker.job = None
+        context.end()
+        if job.timer is not None:
+            job.timer.cancel()
+        if job.outcome is not None:
+            self._log_late(job, ended)
+        elif type(ended) is Result:
+            self._settle(job, Completed(ended))
+        else:
+            self._settle(job, self._outcome(job, ended))
+        thread, worker.threads.abandoned = worker.threads.abandoned, None
+        if thread is None:
+            self._release(job)
+        else:
+            self._leave(job, thread)
+        if self._interrupt is not None:
+            self._stop()
+
+    async def _dispatched(self, job: Job, context: Context, worker: Worker) -> object:
+        binding, invocation = job.binding, job.invocation
+        if binding is None or invocation is None:
+            raise AssertionError("a call that was not admitted is never ready")
+        if self._executor.on_dispatch is not None:
+            hook = called(self._executor.on_dispatch, context)
+            told = await in_time(self._executor.hook_timeout, hook)
+            if isinstance(told, Broke):
+                raise told.error
+        # It may have been closed meanwhile, or a link moved; then the tool does not run.
+        binding.check(invocation, job.permit)
+        job.dispatched = True
+        if binding.traits.timeout is not None:
+            job.timer = anyio.CancelScope(shield=True)
+            self._tasks.start_soon(self._time, job, worker, binding.traits.timeout, job.timer)
+        if self._listening:
+            waited = anyio.current_time() - self._submitted
+            self._tell(Started(index=job.index, call=job.call, waited=waited, behind=job.behind))
+        return await binding.call(invocation, context, job.permit)
+
+    def _outcome(self, job: Job, ended: object) -> Outcome:
+        return outcome_of(
+            ended,
+            tool=job.call.name,
+            call_id=job.call.id,
+            replay=job.replay,
+            failures=job.binding.traits.failures if job.binding is not None else (),
+            errors=self._executor.errors,
+            dispatched=job.dispatched,
+            stopped=self._stopping,
+        )
+
+    def _settle(self, job: Job, outcome: Outcome) -> None:
+        """Give a call its outcome; only the first counts."""
+        with self._lock:
+            if job.outcome is not None:
+                return
+            job.outcome = outcome
+        self._unsettled -= 1
+        if not self._unsettled:
+            self._make_room()
+        job.invocation = job.binding = job.permit = None
+        if job.unread is None:
+            job.context = None
+        if self._listening:
+            self._tell(Finished(index=job.index, call=job.call, outcome=outcome))
+        elif not self._unsettled:
+            self._wake()
+
+    def _release(self, job: Job) -> None:
+        """Let the calls have their turn that waited for this one, if it had its own."""
+        if job.its_turn and self._schedule is not None and not self._stopping:
+            following = self._schedule.finish(job.index)
+            if following:
+                self._line_up(following, job.index)
+
+    def _end(self, job: Job, outcome: Outcome) -> None:
+        """Give an outcome to a call whose tool does not run."""
+        self._settle(job, outcome)
+        self._release(job)
+
+    def _log_late(self, job: Job, ended: object) -> None:
+        """Log how a call ended that had been reported before; nobody else hears of it."""
+        if isinstance(ended, Exception) and not isinstance(ended, StillRunning):
+            what, error = f"raised {type(ended).__name__}", ended
+        elif isinstance(ended, Result):
+            what, error = "completed", None
+        else:
+            return  # It was told to stop, and did; or nobody knows yet.
+        logger.warning(
+            'tool "%s", call "%s" ended after it was given up: %s',
+            job.call.name,
+            shown(job.call.id),
+            what,
+            exc_info=error,
+        )
+
+    # ---- stopping ------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._ready.clear()
+        self._to_ask.clear()
+        self._make_room()
+        running = {worker.job for worker in self._crew}
+        for job in self._jobs:
+            if job.outcome is None and job not in running:
+                self._settle(job, Cancelled("cancelled", tool=job.call.name))
+        grace = self._executor.registry.grace
+        for worker in self._crew:
+            if worker.job is not None and worker.job.context is not None:
+                worker.job.context.stop()
+            worker.stop(grace)
+        for scope in (*self._asking, self._patience):
+            scope.cancel()
+        if self._crew:
+            self._tasks.start_soon(self._watch, grace)
+
+    async def _watch(self, grace: float) -> None:
+        """After `grace`, report the calls that have not ended, and name those waited for."""
+        with anyio.CancelScope(shield=True) as self._watching:
+            if self._crew:
+                await anyio.sleep(grace)
+        for worker in self._crew:
+            job = worker.job
+            if job is None or job.outcome is not None:
+                continue
+            if worker.threads.scope is None:
+                self._log_endless(job)
+            self._settle(job, self._outcome(job, StillRunning()))
+
+    def _log_endless(self, job: Job) -> None:
+        logger.error(
+            'tool "%s", call "%s" does not end after it was cancelled; waiting for it',
+            job.call.name,
+            shown(job.call.id),
+        )
+
+    # ---- time limits, and threads that were left behind ------------------------------------------
+
+    async def _time(
+        self, job: Job, worker: Worker, seconds: float, timer: anyio.CancelScope
+    ) -> None:
+        """At its limit, report a call and tell it to stop; what it works on is still taken."""
+        grace = self._executor.registry.grace
+        with timer:
+            await anyio.sleep(seconds)
+            if worker.job is not job or job.outcome is not None:
+                return
+            if job.context is not None:
+                job.context.stop()
+            self._settle(job, self._outcome(job, TimedOut(seconds)))
+            worker.stop(grace)
+            await anyio.sleep(grace)
+            threads = worker.threads
+            if worker.job is job and threads.scope is None and threads.abandoned is None:
+                self._log_endless(job)
+
+    def _leave(self, job: Job, thread: Thread[object]) -> None:
+        """Leave a thread behind: its slot and what it works on are free when it ends."""
+        self._executor.stuck.leave(thread, job.uses or ())
+        self._left[thread] = job
+        self._hear_of(thread)
+        if not self._stopping:
+            self._await_threads()
+
+    def _await_threads(self) -> None:
+        """Have somebody wait for the threads that were left behind, if nobody does."""
+        if self._news is None:
+            self._news = anyio.Event()
+            self._tasks.start_soon(self._wait_for_threads)
+
+    async def _wait_for_threads(self) -> None:
+        """Give the threads `grace` to end; then give up the calls that need them to."""
+        for thread in self._executor.stuck.threads():
+            if thread not in self._left:  # Of another batch.
+                self._hear_of(thread)
+        self._let_go()  # One may have ended before anybody listened.
+        with anyio.CancelScope(shield=True) as self._patience:
+            with anyio.move_on_after(self._executor.registry.grace):
+                while self._held_up() and self._news is not None:
+                    await self._news.wait()
+                    self._news = anyio.Event()
+                    self._let_go()
+            self._news = None
+            for job in self._held_up():
+                self._settle(job, Cancelled("not_reached", tool=job.call.name))
+            self._ready = deque(job for job in self._ready if job.outcome is None)
+            self._behind = [job for job in self._behind if job.outcome is None]
+
+    def _hear_of(self, thread: Thread[object]) -> None:
+        """Have the loop of this batch hear when a thread has ended."""
+        token, ended = anyio.lowlevel.current_token(), functools.partial(self._heard, thread)
+        self._executor.stuck.when_free(thread, functools.partial(_tell, token, ended))
+
+    def _heard(self, thread: Thread[object]) -> None:
+        """Note that a thread has ended; what follows is for a task, which this callback is not."""
+        self._freed.append(thread)
+        if self._news is not None:
+            self._news.set()
+
+    def _let_go(self) -> None:
+        """Let those run that waited for threads which have ended."""
+        if self._stopping:
+            return
+        freed, self._freed = self._freed, []
+        for job in [self._left.pop(thread) for thread in freed if thread in self._left]:
+            self._release(job)
+        behind, self._behind = self._behind, []
+        for job in behind:
+            self._make_ready(job)
+        self._hire()
+
+    def _held_up(self) -> list[Job]:
+        """Return the calls that cannot run before a thread ends."""
+        if self._stopping or self._schedule is None:
+            return []
+        blocked = {job.index for job in self._behind}
+        if not self._workers and self._free_slots() <= 0:
+            blocked.update(job.index for job in self._ready)
+        blocked |= self._schedule.waiting_for(
+            [*blocked, *(job.index for job in self._left.values())]
+        )
+        jobs = (self._jobs[index] for index in sorted(blocked))
+        return [job for job in jobs if job.outcome is None]
+
+    def _free_slots(self) -> int:
+        """Return how many workers may be hired, as threads left behind take slots too."""
+        return self._executor.max_parallel - len(self._executor.stuck) - self._workers
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def _tell(self, event: "Event | Job") -> None:
+        self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._more is not None:
+            self._more.set()
+            self._more = None
+
+    def _make_room(self) -> None:
+        if self._space is not None:
+            self._space.set()
+            self._space = None
+
+    async def _wait_for_room(self) -> None:
+        while len(self._events) > self._room and self._unsettled and not self._stopping:
+            self._space = self._space or anyio.Event()
+            await self._space.wait()
+
+    def _progressed(self, job: Job, _: Context, progress: Progress) -> None:
+        """Keep the newest update of a call until the reader takes it; from any thread."""
+        with self._lock:
+            if job.outcome is not None:
+                return
+            waiting, job.unread = job.unread, progress
+            if waiting is not None:
+                return
+            self._events.append(job)
+        if threading.get_ident() == self._thread:
+            self._wake()
+        elif self._token is not None:
+            call_soon(self._token, self._wake)
+
+    def _taken(self, job: Job) -> Progress | None:
+        with self._lock:
+            update, job.unread = job.unread, None
+        return update
+
+    async def _sink(self, job: Job, update: Progress) -> None:
+        """Give an update to the executor's own listener; what that raises is its own affair."""
+        heard = called(cast("Sink", self._executor.on_progress), job.context, update)
+        done = await in_time(self._executor.hook_timeout, heard)
+        if isinstance(done, Broke):
+            logger.warning("on_progress broke", exc_info=done.error)
+
+
+def _tell(token: Token, callback: Callable[[], object]) -> None:
+    """Have a loop call something soon, from any thread, unless it was closed meanwhile."""
+    with contextlib.suppress(RuntimeError):
+        call_soon(token, callback)
