@@ -427,7 +427,7 @@ GOOD = [
     (late, "_child", "import pkgutil\npkgutil.resolve_name(order.name)"),
     (unlocked, "cli._run", "from ferrule import Executor\nfrom ferrule.wire.openai import Wire"),
     (crowded, "cli._run", "import click\nfrom rich.table import Table"),
-    (greedy, "_executor", "try:\n    pass\nexcept BaseException:\n    pass"),
+    (greedy, "_batch", "try:\n    pass\nexcept BaseException:\n    pass"),
 ]
 
 

@@ -114,7 +114,7 @@ class Batch:
         self._freed: list[Thread[object]] = []
         self._behind: list[Job] = []
         self._news: anyio.Event | None = None
-        self._patience = anyio.CancelScope()
+        self._patience: anyio.CancelScope | None = None
         self._events: deque[Event | Job] = deque()
         self._room = 2 * executor.max_parallel
         self._lock = threading.Lock()
@@ -153,7 +153,7 @@ class Batch:
         self._schedule = await self._submit()
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
-        self._submitted = anyio.current_time()
+        self._submitted = anyio.current_time() if self._listening else 0.0
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._line_up(self._schedule.ready())
@@ -242,6 +242,8 @@ class Batch:
     async def _ask_traits(self) -> None:
         """Have each call described; one whose functions break is refused alone."""
         open_jobs = [job for job in self._jobs if job.outcome is None and not job.is_described]
+        if not open_jobs:
+            return
         questions = [job.describe for job in open_jobs]
         answers = await Asking(questions, self._executor.hook_timeout).answers()
         for job, answer in zip(open_jobs, answers, strict=True):
@@ -513,8 +515,10 @@ class Batch:
             if worker.job is not None and worker.job.context is not None:
                 worker.job.context.stop()
             worker.stop(grace)
-        for scope in (*self._asking, self._patience):
+        for scope in self._asking:
             scope.cancel()
+        if self._patience is not None:
+            self._patience.cancel()
         if self._crew:
             self._tasks.start_soon(self._watch, grace)
 
