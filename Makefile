@@ -19,7 +19,7 @@ help:
 	@echo 'make test-fast  the part that needs no server, node or browser'
 	@echo 'make lint       ruff: rules and format       make typecheck  mypy and basedpyright'
 	@echo 'make format     let ruff repair what it can  make coverage   branches that no test takes'
-	@echo 'make fuzz       200,000 texts of JSON        make bench      the figures'
+	@echo 'make fuzz       made-up inputs, each reader  make bench      the figures'
 	@echo 'make pins       write constraints.txt anew   make bench-peers  the figures of others beside them'
 	@echo 'make clean      remove what was made'
 
@@ -30,7 +30,7 @@ help:
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt scripts/venv.sh
-	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cedar,cli,dev,examples,pydantic,repair
+	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cedar,cli,dev,examples,otel,pydantic,repair
 	@touch $@ .venv/.demo
 
 # ---- the main job --------------------------------------------------------------------------------
@@ -67,6 +67,10 @@ coverage: .venv/.dev
 
 fuzz: .venv/.dev
 	$(BIN)/python tests/fuzz_ijson.py --texts 200000
+	$(BIN)/python tests/fuzz_arguments.py --texts 100000
+	$(BIN)/python tests/fuzz_turns.py --texts 50000
+	$(BIN)/python tests/fuzz_schemas.py --texts 10000
+	$(BIN)/python tests/fuzz_policies.py --texts 20000
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/__main__.py
@@ -80,7 +84,7 @@ bench-peers: .venv/.dev
 
 # The newest versions that pyproject.toml allows, as one line each.
 pins:
-	PYTHON='$(PYTHON)' CONSTRAINTS= sh scripts/venv.sh .pins cedar,cli,dev,examples,pydantic,repair
+	PYTHON='$(PYTHON)' CONSTRAINTS= sh scripts/venv.sh .pins cedar,cli,dev,examples,otel,pydantic,repair
 	.pins/bin/python scripts/pins.py > .pins/constraints.txt
 	mv .pins/constraints.txt constraints.txt
 	rm -rf .pins

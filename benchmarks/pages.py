@@ -40,10 +40,10 @@ Each figure but memory is a ratio: how much longer ours took than a floor that c
 nothing, timed in turn in one run, the median of {ROUNDS} pairs or more. `make bench`
 writes this page anew. [PEERS.md](PEERS.md) has the same work done by other frameworks.
 
-Floor of a call: `await f(**orjson.loads(text))`. Floor of a batch: an
-`asyncio.TaskGroup` and a `Semaphore(64)` over the bare function. Floor of the import:
-`typing, inspect, dataclasses, json, asyncio` of the standard library. Floor of a reader:
-`orjson.loads`, which takes repeated names.
+Floor of a call: `await f(**orjson.loads(text))`; of a refused one, with the arguments as they
+should have been. Floor of a batch: an `asyncio.TaskGroup` and a `Semaphore(64)` over the bare
+function. Floor of the import: `typing, inspect, dataclasses, json, asyncio` of the standard
+library. Floor of a reader: `orjson.loads`, which takes repeated names.
 
 {run.day}, {run.machine}.
 """

@@ -20,12 +20,8 @@ import io
 import itertools
 import math
 import os
-import re
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -35,7 +31,6 @@ from contextlib import (
     asynccontextmanager,
     closing,
     contextmanager,
-    suppress,
 )
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,11 +39,11 @@ from typing import Annotated, Literal, TypeAlias, TypedDict
 import anyio
 import anyio.to_thread
 import matplotlib as mpl
-from anyio.abc import Process
 from matplotlib.figure import Figure
 from msgspec import Meta
 
-from ferrule import Context, Failure, Image, Registry, Shared, Text, Tool, tool
+from ferrule import Context, Failure, Image, Registry, Result, Shared, Text, Tool, tool
+from ferrule.helpers import CommandLimits, run_command
 
 DATA = Path(__file__).parent / "data"
 
@@ -279,22 +274,15 @@ def _overwrites(arguments: dict[str, object]) -> bool:
 # ---- commands ------------------------------------------------------------------------------------
 
 
-class NoSuchCommand(Exception):
-    """A command is not installed here; nothing was run."""
-
-
 class Shell:
     """A tool that runs commands: lists of arguments that no shell reads."""
-
-    environment = ("PATH", "LANG", "LC_ALL", "TZ")
-    """What a command sees of our environment; keys and tokens stay here."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
 
     def tools(self) -> list[Tool]:
         """Return the tool with what a harness may know of it."""
-        runs = tool(**RUNS, replay="unknown", failures=(NoSuchCommand,))
+        runs = tool(**RUNS, replay="unknown")
         return [runs(self.run_command)]
 
     async def run_command(
@@ -302,7 +290,7 @@ class Shell:
         command: Annotated[list[Argument], Meta(min_length=1, max_length=200)],
         context: Context,
         seconds: Annotated[int, Meta(ge=1, le=3600)] = 120,
-    ) -> str:
+    ) -> Result:
         """
         Run a command in the workspace and return what it printed.
 
@@ -312,129 +300,8 @@ class Shell:
             command: The command and its arguments, each one text; no shell reads them.
             seconds: When to stop it.
         """
-        printed = Printed(context)
-        with anyio.move_on_after(seconds):
-            status = await self._run(command, printed, context)
-            if status == 0:
-                return printed.text or "It printed nothing."
-            how = f"with exit status {status}" if status > 0 else f"by signal {-status}"
-            raise Failure(f"It ended {how}.\n{printed.text}".rstrip())
-        raise Failure(f"It was stopped after {seconds} s.\n{printed.text}".rstrip())
-
-    async def _run(self, command: list[str], printed: "Printed", context: Context) -> int:
-        environment = {name: os.environ[name] for name in self.environment if name in os.environ}
-        self._look_up(command, environment.get("PATH"))
-        process = await _at_the_gate(command, self._root.directory, environment)
-        try:
-            group = {"pgid": process.pid, "command": command}
-            await context.record("shell:process-group", group)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(printed.read, process)
-                await _open_gate(process)
-                await process.wait()
-                _kill(process)  # what it left behind may hold its output open
-            return await process.wait()
-        finally:
-            _kill(process)
-            with anyio.CancelScope(shield=True):
-                await process.aclose()
-
-    def _look_up(self, command: list[str], path: str | None) -> None:
-        name = command[0]
-        where = str(self._root.directory / name) if os.sep in name else name
-        if any("\0" in part for part in command):
-            raise Failure("A command cannot carry a null character.")
-        if shutil.which(where, path=path) is None:
-            raise NoSuchCommand(f"there is no command `{name}` here; no shell reads the list")
-
-
-_GATE = """
-import os, signal, sys
-
-if os.read(0, 1):
-    for changed in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and what we run inherits it
-        signal.signal(changed, signal.SIG_DFL)
-    try:
-        os.execvp(sys.argv[1], sys.argv[1:])
-    except OSError as error:
-        sys.exit(f"{sys.argv[1]}: {error.strerror}")
-"""
-"""
-Waits for one byte before it becomes the command: the process group exists, and is on record,
-before anything runs. If we end before that, the pipe closes and nothing runs at all.
-"""
-
-
-async def _at_the_gate(
-    command: Sequence[str], directory: Path, environment: dict[str, str]
-) -> Process:
-    """Start the leader of a process group of its own, which will become the command."""
-    return await anyio.open_process(
-        [sys.executable, "-I", "-S", "-c", _GATE, *command],
-        stderr=subprocess.STDOUT,
-        cwd=directory,
-        env=environment,
-        start_new_session=True,
-    )
-
-
-async def _open_gate(process: Process) -> None:
-    if process.stdin is not None:
-        await process.stdin.send(b"\n")
-        await process.stdin.aclose()
-
-
-def _kill(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-class Printed:
-    """What a command printed: the first and the last of it, and progress from its lines."""
-
-    end = 16 * 1024
-    """Bytes that are kept of each end."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._first = bytearray()
-        self._last = bytearray()
-        self._line = b""
-        self._size = 0
-        self._done: int | None = None
-        self._total: int | None = None
-
-    @property
-    def text(self) -> str:
-        """What a model reads of it."""
-        left_out = self._size - len(self._first) - len(self._last)
-        note = f"\n[{left_out} bytes are left out here]\n".encode() if left_out else b""
-        return (self._first + note + self._last).decode(errors="replace")
-
-    async def read(self, process: Process) -> None:
-        """Read until nobody can print any more."""
-        if process.stdout is None:
-            return
-        async for chunk in process.stdout:
-            self._keep(chunk)
-            *lines, rest = (self._line + chunk).split(b"\n")
-            self._line = rest[: self.end]
-            for line in lines[-20:]:  # of a flood, what people can read
-                self._tell(line.decode(errors="replace").strip()[:200])
-
-    def _keep(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        room = self.end - len(self._first)
-        self._first += chunk[:room]
-        self._last += chunk[room:]
-        del self._last[: -self.end]
-
-    def _tell(self, line: str) -> None:
-        """Show a line as progress; `3/10` at its beginning says how far the command is."""
-        count = re.match(r"([0-9]{1,9})/([0-9]{1,9})\b", line)
-        if count is not None and int(count[1]) >= (self._done or 0):
-            self._done, self._total = int(count[1]), int(count[2])
-        self._context.progress(self._done, total=self._total, message=line)
+        limits = CommandLimits(seconds=seconds)
+        return await run_command(command, cwd=self._root.directory, limits=limits, context=context)
 
 
 # ---- data ----------------------------------------------------------------------------------------

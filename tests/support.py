@@ -1,8 +1,14 @@
 """Small tools for tests."""
 
+import os
 import re
-from collections.abc import Callable
+import select
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Unpack
+
+import anyio.to_thread
 
 from ferrule import (
     Binding,
@@ -48,6 +54,26 @@ def calls(name: str, count: int) -> list[ToolCall]:
 def called(value: object) -> str:
     """Return what a parameter is called in a test's id: short, and the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(getattr(value, "__name__", value)))[:50]
+
+
+@contextmanager
+def held_open(pipe: Path) -> Generator[int]:
+    """Make a named pipe and open its reading end."""
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+
+
+async def closed_by_all(reading: int) -> bool:
+    """Wait until no process has the writing end of a pipe open; `False` if that never happens."""
+    await anyio.to_thread.run_sync(select.select, [reading], [], [], 20)
+    try:
+        return os.read(reading, 1) == b""
+    except BlockingIOError:
+        return False
 
 
 async def permitted(binding: Binding, invocation: Invocation, context: Context) -> Permit:

@@ -1,5 +1,7 @@
 """Admission: which calls a contract lets in, and what it says of the others."""
 
+import gc
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -24,6 +26,25 @@ from support import echo
 MARKER = "sk-secret-4711"
 
 # ---- admission -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"text": "abc"', '{"text": "a", "text": "b"}', '{"text": 1}']
+)
+def test_what_was_read_of_a_refused_text_is_not_kept(arguments: str) -> None:
+    """JSON-3, ADM-2: a refusal is in no circle; a megabyte goes at once, uncollected."""
+    contract = bind(Probe(of(**LIMITED))).contract
+    with suppress(InvalidCall):  # What a first refusal makes and keeps is no part of it.
+        contract.admit(call(arguments))
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(InvalidCall):
+            contract.admit(call(arguments))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
 
 LIMITED = {"text": {"type": "string", "minLength": 2, "maxLength": 5, "pattern": "^a"}}
 

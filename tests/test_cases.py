@@ -6,6 +6,7 @@ Where the contract decides otherwise than a case asked, the test says so.
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -138,6 +139,44 @@ def test_ar_09_the_schema_says_that_it_is_closed() -> None:
     assert schema["additionalProperties"] is False
     assert schema["properties"]["window"]["additionalProperties"] is False
     assert schema["properties"]["labels"]["additionalProperties"] == {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ('{"amount": NaN}', "<invalid_json>"),
+        ('{"amount": Infinity}', "<invalid_json>"),
+        ('{"amount": -Infinity}', "<invalid_json>"),
+        ('{"amount": 1e999}', "<invalid_json>"),
+        ('{"amount": -1e999}', "<invalid_json>"),
+        (f'{{"amount": {"9" * 6_000}}}', "<invalid_json>"),
+        ('{"amount": 1, "n": 1e400}', "<invalid_json>"),
+        (f'{{"amount": 1, "n": {"9" * 6_000}}}', "<invalid_json>"),
+        (f'{{"amount": 1, "n": {"9" * 300}}}', "<invalid_arguments>"),
+        (f'{{"amount": 1, "note": [{{"a": {"9" * 6_000}}}]}}', "<invalid_json>"),
+        ('{"amount": "NaN"}', "<invalid_arguments>"),
+        ('{"amount": "Infinity"}', "<invalid_arguments>"),
+        ('{"amount": 1.7976931348623157e308}', "paid"),
+    ],
+)
+async def test_ar_11_no_number_that_is_not_finite_reaches_a_tool(arguments: str, kind: str) -> None:
+    """AR-11, strands-agents/evals#380; JSON-1, JSON-2: refused, and no other error escapes."""
+    paid: list[float] = []
+
+    @tool
+    async def pay(amount: float, n: int = 0, note: list[object] | None = None) -> str:
+        paid.append(amount)
+        return "paid"
+
+    texts = ['{"amount": 1}', arguments, '{"amount": 2.5}']
+    outcomes = await Executor([pay]).run(
+        [ToolCall(id=f"c{at}", name="pay", arguments=text) for at, text in enumerate(texts)]
+    )
+
+    assert kinds(outcomes) == ["paid", kind, "paid"]
+    assert all(math.isfinite(amount) for amount in paid)
+    assert len(paid) == (3 if kind == "paid" else 2)
+    assert len(outcomes[1].text) < 200
 
 
 async def test_ex_01_one_failing_call_leaves_its_siblings() -> None:

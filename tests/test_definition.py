@@ -101,8 +101,12 @@ def nested(levels: int) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "schema",
-    [nested(100_000), {"type": "object", "properties": MappingProxyType({"a": {}})}],
-    ids=["too deep", "not JSON"],
+    [
+        nested(100_000),
+        {"type": "object", "properties": MappingProxyType({"a": {}})},
+        {"type": "object", "maxProperties": 2**1024},
+    ],
+    ids=["too deep", "not JSON", "without a digest"],
 )
 def test_a_schema_that_cannot_be_copied_is_an_invalid_definition(schema: dict[str, object]) -> None:
     """ADM-1: no `RecursionError` or `TypeError` comes out of a declaration."""

@@ -37,7 +37,10 @@ def changed(old: Mapping[str, object], new: Mapping[str, object]) -> set[tuple[s
         ({"minLength": 1}, {"minLength": 2}, {("minLength", "breaking")}),
         ({"multipleOf": 2}, {"multipleOf": 4}, {("multipleOf", "breaking")}),
         ({"multipleOf": 4}, {"multipleOf": 2}, {("multipleOf", "widened")}),
+        ({"multipleOf": 0}, {"multipleOf": 2}, {("multipleOf", "breaking")}),
+        ({"multipleOf": 2}, {"multipleOf": 0.0}, {("multipleOf", "breaking")}),
         ({"uniqueItems": True}, {"uniqueItems": False}, {("uniqueItems", "widened")}),
+        ({"$ref": f"#/required/{'9' * 5_000}"}, {}, {("input_schema", "compatible")}),
         ({"pattern": "a"}, {"pattern": "b"}, {("pattern", "breaking"), ("pattern", "widened")}),
         ({"default": 1}, {"default": 2}, {("default", "compatible")}),
         (

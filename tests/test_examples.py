@@ -6,11 +6,10 @@ import io
 import json
 import os
 import re
-import select
 import subprocess
 import sys
-from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -39,6 +38,7 @@ from ferrule import (
     Unknown,
 )
 from ferrule.wire.openresponses import Wire
+from support import closed_by_all, held_open
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -446,26 +446,6 @@ async def test_what_a_command_leaves_in_the_background_ends_with_it(
         outcome = await ran(workspace, prepared, "run_command", arguments)
         assert await closed_by_all(alive)
     assert outcome.text == "started\n"
-
-
-@contextmanager
-def held_open(pipe: Path) -> Generator[int]:
-    """Make a named pipe and open its reading end."""
-    os.mkfifo(pipe)
-    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        yield reading
-    finally:
-        os.close(reading)
-
-
-async def closed_by_all(reading: int) -> bool:
-    """Wait until no process has the writing end of a pipe open; `False` if that never happens."""
-    await anyio.to_thread.run_sync(select.select, [reading], [], [], 20)
-    try:
-        return os.read(reading, 1) == b""
-    except BlockingIOError:
-        return False
 
 
 @pytest.mark.anyio

@@ -92,6 +92,8 @@ async def test_a_parameter_with_a_default_may_be_missing_from_the_registry() -> 
         return who
 
     assert (await Executor([ping]).run([ToolCall.of("ping")]))[0].text == "nobody"
+    known = Executor(Registry([ping], inject={"who": "ann"}))
+    assert (await known.run([ToolCall.of("ping")]))[0].text == "ann"
 
 
 async def test_a_provider_that_raises_or_never_ends_makes_its_call_unavailable() -> None:

@@ -41,6 +41,7 @@ from ferrule._outcome import (
 )
 from ferrule._registry import Registry, Source
 from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
+from ferrule._secret import Secret
 from ferrule._step import Step
 from ferrule._tool import Asker, Context, OnProgress, Progress, RawTool, Recorder, Tool
 from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
@@ -132,6 +133,7 @@ __all__ = (
     "Repair",
     "Replay",
     "Result",
+    "Secret",
     "Shared",
     "Sink",
     "Source",

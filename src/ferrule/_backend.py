@@ -1,5 +1,6 @@
 """What anyio has no word for: the few things said to asyncio or trio themselves."""
 
+import contextvars
 import sys
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -52,3 +53,12 @@ def call_soon(token: Token, callback: Callable[[], object]) -> None:
         cast("_AsyncioLoop", native).call_soon_threadsafe(callback)
     else:
         cast("_TrioToken", native).run_sync_soon(callback)
+
+
+def variables_for_a_thread() -> contextvars.Context:
+    """Return a copy of this task's contextvars for a thread of our own, where no loop runs."""
+    variables = contextvars.copy_context()
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:  # Which would say that our loop runs there too.
+        variables.run(sniffio.current_async_library_cvar.set, None)
+    return variables

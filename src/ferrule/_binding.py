@@ -195,7 +195,7 @@ class Binding:
         if not isinstance(result, Result):
             return self._question(result)
         self.contract.check_result(result)
-        if isinstance(result.details, Record):
+        if result.details is not None and isinstance(result.details, Record):
             await context.keep(result.details)
         return result
 

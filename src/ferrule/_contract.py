@@ -239,7 +239,11 @@ class Contract:
         try:
             arguments = self._read(text)
         except InvalidCall as refusal:
-            text, arguments, repairs = self._respelt(text, refusal)
+            # Raised again here: a frame that held it would keep all that was read until it is
+            # collected.
+            if (respelt := self._respelt(text, refusal.kind)) is None:
+                raise
+            text, arguments, repairs = respelt
         if self._quick is not None:
             try:
                 value = msgspec.convert(arguments, self._quick)
@@ -292,17 +296,17 @@ class Contract:
         return arguments if self._restore is None else self._restore(arguments)
 
     def _respelt(
-        self, text: str, refusal: InvalidCall
-    ) -> tuple[str, dict[str, object], tuple[Repair, ...]]:
-        """Return another text of the same arguments, what it says and the repair, or refuse."""
-        found = None if self._mender is None else self._mender.text(text, refusal.kind)
+        self, text: str, kind: CallKind
+    ) -> tuple[str, dict[str, object], tuple[Repair, ...]] | None:
+        """Return another text of the same arguments, what it says and the repair, if it has one."""
+        found = None if self._mender is None else self._mender.text(text, kind)
         if found is None:
-            raise refusal
+            return None
         name, respelt = found
         try:
             return respelt, self._read(respelt), (Repair(name),)
         except InvalidCall:
-            raise refusal from None
+            return None
 
     def _repaired(
         self, arguments: dict[str, object]

@@ -77,9 +77,9 @@ class Definition(Value, frozen=True):
         document: dict[object, object] = dict(schema)
         copied = contain(_copied_object, document)
         if isinstance(copied, Broke):
-            raise InvalidDefinition(
-                f"the {field} of tool `{self.name}` is not JSON: {message_of(copied.error)}"
-            )
+            deep = isinstance(copied.error, RecursionError)  # Worded by us: Pythons differ.
+            why = "nested too deep, or inside itself" if deep else message_of(copied.error)
+            raise InvalidDefinition(f"the {field} of tool `{self.name}` is not JSON: {why}")
         return copied
 
     @property
@@ -134,9 +134,15 @@ def _copied(document: object) -> object:
         return [_copied(part) for part in cast("list[object]", document)]
     elif kind is float and not math.isfinite(cast("float", document)):
         raise ValueError("a number is not finite")
+    elif kind is int and abs(cast("int", document)) >= _NOT_FINITE:
+        raise ValueError("a number is beyond the range of a double")
     elif document is not None and kind not in {int, bool, float}:
         raise TypeError(f"{kind.__name__} is no JSON value")
     return document
+
+
+_NOT_FINITE = 2**1024 - 2**970
+"""The least integer that rounds to infinity as a double, and so has no canonical form."""
 
 
 def _copied_object(document: dict[object, object]) -> dict[str, object]:

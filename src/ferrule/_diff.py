@@ -9,6 +9,7 @@ not come before, and never on fewer. Where a keyword is too entangled to be read
 of it is breaking: a person looks at it, and nothing is let through by mistake.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
@@ -151,8 +152,7 @@ class _Comparison:
     def _branches(
         self, path: str, keyword: str, old: list[object], new: list[object]
     ) -> Iterator[Change]:
-        gone = [branch for branch in old if not any(_same(branch, other) for other in new)]
-        come = [branch for branch in new if not any(_same(branch, other) for other in old)]
+        gone, come = _others(old, new), _others(new, old)
         if len(gone) == len(come):
             for index, (before, after) in enumerate(zip(gone, come, strict=True)):
                 yield from self.schemas(f"{path}[{index}]", before, after)
@@ -164,6 +164,8 @@ class _Comparison:
         else:
             yield from _changes(path, lost=bool(gone), gained=bool(come))
 
+
+_INDEX = re.compile("[0-9]{1,9}")
 
 _ELSEWHERE = {"$defs", "definitions", "$schema", "$id", "$anchor"}
 """Keywords that say nothing of a value by themselves."""
@@ -201,7 +203,7 @@ def _pointed(root: object, reference: str) -> object:
         name = step.replace("~1", "/").replace("~0", "~")
         if is_object(found):
             found = found.get(name)
-        elif is_sequence(found) and name.isdecimal() and int(name) < len(found):
+        elif is_sequence(found) and _INDEX.fullmatch(name) and int(name) < len(found):
             found = found[int(name)]
         else:
             return None
@@ -225,6 +227,12 @@ def _list(value: object) -> list[object]:
 
 def _same(old: object, new: object) -> bool:
     return canonical(old) == canonical(new)
+
+
+def _others(branches: list[object], known: list[object]) -> list[object]:
+    """Return the branches that are not among the known ones; each is written once."""
+    texts = _texts(known)
+    return [branch for branch in branches if canonical(branch) not in texts]
 
 
 def _entangled(_old: object, _new: object) -> tuple[bool, bool]:
@@ -279,7 +287,8 @@ def _flag(old: object, new: object) -> tuple[bool, bool]:
 
 
 def _steps(old: object, new: object) -> tuple[bool, bool]:
-    if not isinstance(old, int | float) or not isinstance(new, int | float):
+    """Compare steps; one of zero is none, and no schema with it compiles."""
+    if not (isinstance(old, int | float) and isinstance(new, int | float) and old and new):
         return new is not None, new is None
     return old % new != 0, new % old != 0
 

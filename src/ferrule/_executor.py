@@ -20,6 +20,11 @@ batch alone tells a call to stop. On asyncio that is one `task.cancel()`, as asy
 would do, and after `grace` every await is cancelled; on trio cancelling is a state. A thread
 cannot be told; the batch waits `grace` for it and then goes on without it.
 
+*Time.* At its limit a call is reported, not a moment later; what it still does is evidence. It is
+told to stop, keeps its slot and what it works on until it has ended, and its worker goes home. A
+thread that does not end within `grace` is left behind (see `_crew`), and the calls that wait for
+it, or for a slot when all are taken so, are given up: `Cancelled("not_reached")`.
+
 *Events.* A reader that is slow holds the workers, not the tools: a worker that ended a call waits
 while more than twice `max_parallel` events are unread. Of progress only the newest unread update
 of each call is kept, so nothing grows without bound.
@@ -28,6 +33,7 @@ of each call is kept, so nothing grows without bound.
 the first.
 """
 
+import contextlib
 import functools
 import threading
 from collections import deque
@@ -40,11 +46,12 @@ import anyio.lowlevel
 import msgspec
 
 from ferrule._asking import Asking, called, in_time
-from ferrule._backend import call_soon, loop_runs, native_task
+from ferrule._backend import Token, call_soon, loop_runs
 from ferrule._binding import Leg, Permit
 from ferrule._calls import ToolCall
 from ferrule._contain import Broke
 from ferrule._content import Result
+from ferrule._crew import Stuck, Worker
 from ferrule._events import Event, Finished, Progressed, Started
 from ferrule._jobs import Job
 from ferrule._near import shown
@@ -53,13 +60,13 @@ from ferrule._outcome import (
     Completed,
     Outcome,
     StillRunning,
-    Unknown,
+    TimedOut,
     logger,
     outcome_of,
 )
 from ferrule._registry import Registry, Source
 from ferrule._schedule import Schedule
-from ferrule._tool import Asker, Context, Progress, Recorder, Threads, Tool
+from ferrule._tool import Asker, Context, Progress, Recorder, Thread, Tool
 from ferrule.errors import FerruleError
 
 OnDispatch: TypeAlias = Callable[[Context], Awaitable[None] | None]
@@ -120,6 +127,7 @@ class Executor:
         self.on_progress = on_progress
         self.hook_timeout = hook_timeout
         self.errors: Errors = errors
+        self.stuck = Stuck()
 
     async def run(self, calls: Iterable[ToolCall | Leg], *, caller: object = None) -> list[Outcome]:
         """
@@ -177,31 +185,6 @@ class Plan(msgspec.Struct, frozen=True):
     after: tuple[tuple[int, ...], ...]
 
 
-class _Worker:
-    """One hired worker: what it runs and how it is told to stop."""
-
-    __slots__ = ("job", "shield", "task", "threads")
-
-    def __init__(
-        self, shield: anyio.CancelScope, limiter: Callable[[], anyio.CapacityLimiter]
-    ) -> None:
-        self.job: Job | None = None
-        self.shield = shield
-        self.task = native_task()
-        self.threads = Threads(limiter)
-
-    def stop(self, grace: float) -> None:
-        """Tell the running call to stop, as its backend does."""
-        deadline = anyio.current_time() + grace
-        if self.job is not None and self.threads.scope is not None:
-            self.threads.scope.deadline = deadline
-        elif self.job is None or self.task is None:
-            self.shield.cancel()
-        else:
-            self.task.cancel()
-            self.shield.deadline = deadline
-
-
 class Batch:
     """
     One batch, made by `Executor.batch`: enter it once, take its events, leave it.
@@ -227,10 +210,15 @@ class Batch:
         self._to_ask: deque[Job] = deque()
         self._askers = 0
         self._asking: set[anyio.CancelScope] = set()
+        self._left: dict[Thread[object], Job] = {}
+        self._freed: list[Thread[object]] = []
+        self._behind: list[Job] = []
+        self._news: anyio.Event | None = None
+        self._patience = anyio.CancelScope()
         self._events: deque[Event | Job] = deque()
         self._room = 2 * executor.max_parallel
         self._lock = threading.Lock()
-        self._crew: set[_Worker] = set()
+        self._crew: set[Worker] = set()
         self._workers = 0
         self._hiring = False
         self._stopping = False
@@ -266,10 +254,10 @@ class Batch:
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
         self._submitted = anyio.current_time()
-        self._line_up(self._schedule.ready())
-        self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
+        self._line_up(self._schedule.ready())
+        self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
         self._call_asker()
         self._hire()
         return self
@@ -379,7 +367,15 @@ class Batch:
             if job.outcome is not None and self._schedule is not None:
                 turns.extend(self._schedule.finish(job.index))
             elif job.permitted:
-                self._ready.append(job)
+                self._make_ready(job)
+
+    def _make_ready(self, job: Job) -> None:
+        """Have a call run that may and whose turn it is, unless a thread works on what it needs."""
+        if len(self._executor.stuck) and self._executor.stuck.holds(job.uses or ()):
+            self._behind.append(job)
+            self._await_threads()
+        else:
+            self._ready.append(job)
 
     def _call_asker(self) -> None:
         """Have one more asker go to the guards, if there is a call to ask about."""
@@ -413,9 +409,9 @@ class Batch:
         if job.outcome is None and type(ended) is Permit:
             job.permit, job.permitted = ended, True
             if job.its_turn:
-                self._ready.append(job)
+                self._make_ready(job)
         elif job.outcome is None:
-            self._settle(job, self._outcome(job, ended))
+            self._end(job, self._outcome(job, ended))
         self._hire()
         if self._interrupt is not None:
             self._stop()
@@ -448,14 +444,18 @@ class Batch:
     # ---- workers -------------------------------------------------------------------------------
 
     def _hire(self) -> None:
-        if self._ready and not self._hiring and self._workers < self._executor.max_parallel:
+        if not self._ready or self._hiring or self._stopping:
+            return
+        if self._free_slots() > 0:
             self._workers += 1
             self._hiring = True  # Until the new one begins: it will hire the next itself.
             self._tasks.start_soon(self._work)
+        elif not self._workers:
+            self._await_threads()  # All slots are taken by threads that were left behind.
 
     async def _work(self) -> None:
         with anyio.CancelScope(shield=True) as shield:
-            worker = _Worker(shield, self._thread_limiter)
+            worker = Worker(shield, self._thread_limiter)
             self._crew.add(worker)
             self._hiring = False
             try:
@@ -463,6 +463,7 @@ class Batch:
             finally:
                 self._crew.discard(worker)
                 self._workers -= 1
+                self._hire()  # One that was told to stop leaves calls behind.
                 if self._watching is not None and not self._crew:
                     self._watching.cancel()
 
@@ -472,19 +473,21 @@ class Batch:
             self._limiter = anyio.CapacityLimiter(self._executor.max_parallel)
         return self._limiter
 
-    async def _work_through(self, worker: _Worker) -> None:
+    async def _work_through(self, worker: Worker) -> None:
         done = 0
         while self._ready and not self._stopping:
             job = self._ready.popleft()
             self._hire()
             await self._run(job, worker)
+            if worker.told:
+                return
             done += 1
             if self._listening:
                 await self._wait_for_room()
             if done % _BREATH == 0:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
 
-    async def _run(self, job: Job, worker: _Worker) -> None:
+    async def _run(self, job: Job, worker: Worker) -> None:
         worker.job = job
         if job.context is None:
             job.context = self._context(job)
@@ -492,18 +495,30 @@ class Batch:
         context.threads = worker.threads
         ended: object
         try:
-            ended = await self._dispatched(job, context)
+            ended = await self._dispatched(job, context, worker)
         except BaseException as error:
             ended = error
             if isinstance(error, KeyboardInterrupt):
                 self._interrupt = error
         worker.job = None
         context.end()
-        self._settle(job, Completed(ended) if type(ended) is Result else self._outcome(job, ended))
+        if job.timer is not None:
+            job.timer.cancel()
+        if job.outcome is not None:
+            self._log_late(job, ended)
+        elif type(ended) is Result:
+            self._settle(job, Completed(ended))
+        else:
+            self._settle(job, self._outcome(job, ended))
+        thread, worker.threads.abandoned = worker.threads.abandoned, None
+        if thread is None:
+            self._release(job)
+        else:
+            self._leave(job, thread)
         if self._interrupt is not None:
             self._stop()
 
-    async def _dispatched(self, job: Job, context: Context) -> object:
+    async def _dispatched(self, job: Job, context: Context, worker: Worker) -> object:
         binding, invocation = job.binding, job.invocation
         if binding is None or invocation is None:
             raise AssertionError("a call that was not admitted is never ready")
@@ -515,6 +530,9 @@ class Batch:
         # It may have been closed meanwhile, or a link moved; then the tool does not run.
         binding.check(invocation, job.permit)
         job.dispatched = True
+        if binding.traits.timeout is not None:
+            job.timer = anyio.CancelScope(shield=True)
+            self._tasks.start_soon(self._time, job, worker, binding.traits.timeout, job.timer)
         if self._listening:
             waited = anyio.current_time() - self._submitted
             self._tell(Started(index=job.index, call=job.call, waited=waited, behind=job.behind))
@@ -533,22 +551,14 @@ class Batch:
         )
 
     def _settle(self, job: Job, outcome: Outcome) -> None:
-        """Give a call its outcome; only the first counts, a later one is logged as evidence."""
+        """Give a call its outcome; only the first counts."""
         with self._lock:
             if job.outcome is not None:
-                first = False
-            else:
-                first, job.outcome = True, outcome
-        if not first:
-            self._log_late(job, outcome)
-            return
+                return
+            job.outcome = outcome
         self._unsettled -= 1
         if not self._unsettled:
             self._make_room()
-        if job.its_turn and self._schedule is not None and not self._stopping:
-            following = self._schedule.finish(job.index)
-            if following:
-                self._line_up(following, job.index)
         job.invocation = job.binding = job.permit = None
         if job.unread is None:
             job.context = None
@@ -557,14 +567,33 @@ class Batch:
         elif not self._unsettled:
             self._wake()
 
-    def _log_late(self, job: Job, outcome: Outcome) -> None:
-        if isinstance(job.outcome, Unknown) and job.outcome.reason == "still_running":
-            logger.warning(
-                'tool "%s", call "%s" ended after it was given up: %s',
-                job.call.name,
-                shown(job.call.id),
-                type(outcome).__name__.lower(),
-            )
+    def _release(self, job: Job) -> None:
+        """Let the calls have their turn that waited for this one, if it had its own."""
+        if job.its_turn and self._schedule is not None and not self._stopping:
+            following = self._schedule.finish(job.index)
+            if following:
+                self._line_up(following, job.index)
+
+    def _end(self, job: Job, outcome: Outcome) -> None:
+        """Give an outcome to a call whose tool does not run."""
+        self._settle(job, outcome)
+        self._release(job)
+
+    def _log_late(self, job: Job, ended: object) -> None:
+        """Log how a call ended that had been reported before; nobody else hears of it."""
+        if isinstance(ended, Exception) and not isinstance(ended, StillRunning):
+            what, error = f"raised {type(ended).__name__}", ended
+        elif isinstance(ended, Result):
+            what, error = "completed", None
+        else:
+            return  # It was told to stop, and did; or nobody knows yet.
+        logger.warning(
+            'tool "%s", call "%s" ended after it was given up: %s',
+            job.call.name,
+            shown(job.call.id),
+            what,
+            exc_info=error,
+        )
 
     # ---- stopping ------------------------------------------------------------------------------
 
@@ -584,7 +613,7 @@ class Batch:
             if worker.job is not None and worker.job.context is not None:
                 worker.job.context.stop()
             worker.stop(grace)
-        for scope in self._asking:
+        for scope in (*self._asking, self._patience):
             scope.cancel()
         if self._crew:
             self._tasks.start_soon(self._watch, grace)
@@ -599,12 +628,107 @@ class Batch:
             if job is None or job.outcome is not None:
                 continue
             if worker.threads.scope is None:
-                logger.error(
-                    'tool "%s", call "%s" does not end after it was cancelled; waiting for it',
-                    job.call.name,
-                    shown(job.call.id),
-                )
+                self._log_endless(job)
             self._settle(job, self._outcome(job, StillRunning()))
+
+    def _log_endless(self, job: Job) -> None:
+        logger.error(
+            'tool "%s", call "%s" does not end after it was cancelled; waiting for it',
+            job.call.name,
+            shown(job.call.id),
+        )
+
+    # ---- time limits, and threads that were left behind ------------------------------------------
+
+    async def _time(
+        self, job: Job, worker: Worker, seconds: float, timer: anyio.CancelScope
+    ) -> None:
+        """At its limit, report a call and tell it to stop; what it works on is still taken."""
+        grace = self._executor.registry.grace
+        with timer:
+            await anyio.sleep(seconds)
+            if worker.job is not job or job.outcome is not None:
+                return
+            if job.context is not None:
+                job.context.stop()
+            self._settle(job, self._outcome(job, TimedOut(seconds)))
+            worker.stop(grace)
+            await anyio.sleep(grace)
+            threads = worker.threads
+            if worker.job is job and threads.scope is None and threads.abandoned is None:
+                self._log_endless(job)
+
+    def _leave(self, job: Job, thread: Thread[object]) -> None:
+        """Leave a thread behind: its slot and what it works on are free when it ends."""
+        self._executor.stuck.leave(thread, job.uses or ())
+        self._left[thread] = job
+        self._hear_of(thread)
+        if not self._stopping:
+            self._await_threads()
+
+    def _await_threads(self) -> None:
+        """Have somebody wait for the threads that were left behind, if nobody does."""
+        if self._news is None:
+            self._news = anyio.Event()
+            self._tasks.start_soon(self._wait_for_threads)
+
+    async def _wait_for_threads(self) -> None:
+        """Give the threads `grace` to end; then give up the calls that need them to."""
+        for thread in self._executor.stuck.threads():
+            if thread not in self._left:  # Of another batch.
+                self._hear_of(thread)
+        self._let_go()  # One may have ended before anybody listened.
+        with anyio.CancelScope(shield=True) as self._patience:
+            with anyio.move_on_after(self._executor.registry.grace):
+                while self._held_up() and self._news is not None:
+                    await self._news.wait()
+                    self._news = anyio.Event()
+                    self._let_go()
+            self._news = None
+            for job in self._held_up():
+                self._settle(job, Cancelled("not_reached", tool=job.call.name))
+            self._ready = deque(job for job in self._ready if job.outcome is None)
+            self._behind = [job for job in self._behind if job.outcome is None]
+
+    def _hear_of(self, thread: Thread[object]) -> None:
+        """Have the loop of this batch hear when a thread has ended."""
+        token, ended = anyio.lowlevel.current_token(), functools.partial(self._heard, thread)
+        self._executor.stuck.when_free(thread, functools.partial(_tell, token, ended))
+
+    def _heard(self, thread: Thread[object]) -> None:
+        """Note that a thread has ended; what follows is for a task, which this callback is not."""
+        self._freed.append(thread)
+        if self._news is not None:
+            self._news.set()
+
+    def _let_go(self) -> None:
+        """Let those run that waited for threads which have ended."""
+        if self._stopping:
+            return
+        freed, self._freed = self._freed, []
+        for job in [self._left.pop(thread) for thread in freed if thread in self._left]:
+            self._release(job)
+        behind, self._behind = self._behind, []
+        for job in behind:
+            self._make_ready(job)
+        self._hire()
+
+    def _held_up(self) -> list[Job]:
+        """Return the calls that cannot run before a thread ends."""
+        if self._stopping or self._schedule is None:
+            return []
+        blocked = {job.index for job in self._behind}
+        if not self._workers and self._free_slots() <= 0:
+            blocked.update(job.index for job in self._ready)
+        blocked |= self._schedule.waiting_for(
+            [*blocked, *(job.index for job in self._left.values())]
+        )
+        jobs = (self._jobs[index] for index in sorted(blocked))
+        return [job for job in jobs if job.outcome is None]
+
+    def _free_slots(self) -> int:
+        """Return how many workers may be hired, as threads left behind take slots too."""
+        return self._executor.max_parallel - len(self._executor.stuck) - self._workers
 
     # ---- events --------------------------------------------------------------------------------
 
@@ -652,3 +776,9 @@ class Batch:
         done = await in_time(self._executor.hook_timeout, heard)
         if isinstance(done, Broke):
             logger.warning("on_progress broke", exc_info=done.error)
+
+
+def _tell(token: Token, callback: Callable[[], object]) -> None:
+    """Have a loop call something soon, from any thread, unless it was closed meanwhile."""
+    with contextlib.suppress(RuntimeError):
+        call_soon(token, callback)

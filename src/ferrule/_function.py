@@ -21,10 +21,12 @@ import msgspec
 from ferrule._asking import is_async
 from ferrule._content import Result
 from ferrule._contract import Decode, Invocation
+from ferrule._dedicated import Dedicated
 from ferrule._definition import Definition
 from ferrule._hidden import Inject, Within
 from ferrule._ijson import canonical
 from ferrule._near import near
+from ferrule._process import Elsewhere
 from ferrule._requests import InputRequest
 from ferrule._returns import returned_schema
 from ferrule._step import Step
@@ -33,15 +35,17 @@ from ferrule._tool import (
     Context,
     Declared,
     Rules,
+    Tool,
     Validate,
     check_parts,
     given,
     in_thread,
 )
 from ferrule._traits import TraitFields, Traits
+from ferrule._wrapper import layers
 from ferrule.errors import DeclarationError, InvalidTool, InvalidValue
 from ferrule.schema import NotStrict, Restore, to_strict
-from ferrule.schema._families import converter
+from ferrule.schema._families import RootedConverter, converter
 from ferrule.schema._generate import Form, generate
 from ferrule.schema._reflect import reflect
 from ferrule.schema._shape import Signature
@@ -55,8 +59,13 @@ T = TypeVar("T")
 # What the converter makes is a struct; saying so to a checker at each call would cost as much.
 _parts = cast("Callable[[object], tuple[object, ...]]", msgspec.structs.astuple)
 
-RunIn: TypeAlias = Literal["auto", "loop", "thread"]
-"""Where a function runs: `auto` is the loop for an async function, a worker thread for a plain."""
+RunIn: TypeAlias = Literal["auto", "loop", "thread", "dedicated", "process"]
+"""
+Where a function runs: `auto` is the loop for an async function, a worker thread for a plain one.
+
+`dedicated` is one thread of the tool's own, for its calls one after the other; `process` is a
+process for each call, which can be killed.
+"""
 
 
 class _OwnSignature:
@@ -89,7 +98,7 @@ class FunctionTool(Declared, Generic[P, R]):
         self._function = function
         self._run: Callable[..., Any] = function
         self._signature = signature
-        self._in_loop = declared.runs_in_loop(function, signature.name)
+        self._where = declared.where(function, signature)
         self._is_async = is_async(function)
         self._generated = declared.input_schema is None
         self._validate = declared.validate
@@ -104,13 +113,17 @@ class FunctionTool(Declared, Generic[P, R]):
                 and parameter.within is None
                 for parameter in signature.parameters
             )
+            and not isinstance(self._convert, RootedConverter)
         )
-        # The visible parameters whose paths have a root: position, name and root.
+        # The visible parameters whose paths have a root: position and name, and the root of those
+        # that are a path; in the others, paths are somewhere inside.
         self._rooted = [
             (index, parameter.name, parameter.within)
             for index, parameter in enumerate(signature.parameters)
-            if isinstance(parameter.within, Within)
+            if parameter.within is not None or self._convert.roots[index]
         ]
+        self._roots = {within.root for _, _, within in self._rooted if isinstance(within, Within)}
+        self._roots.update(*self._convert.roots)
         self._contexts = tuple(
             parameter.name for parameter in signature.hidden if parameter.marker is Context
         )
@@ -130,11 +143,27 @@ class FunctionTool(Declared, Generic[P, R]):
         return f"<tool {self._definition.name!r}>"
 
     def validator(self) -> Decode | None:
-        """Return the typed decoding and the author's rule; it holds no function of the tool."""
+        """
+        Return the typed decoding and the author's rule; it holds no function of the tool.
+
+        Raises:
+            InvalidTool: the tool runs in a process, which could not find it.
+        """
+        if isinstance(self._where, Elsewhere):
+            self._check_found(self._where)
         if self._validate is not None or self._restore is not None:
             return Rules(self._convert, self._validate, self._restore)
         # The conversion knows the generated schema; another one must be asked itself.
         return self._convert if self._generated else self._convert.__call__
+
+    def _check_found(self, where: Elsewhere) -> None:
+        """Refuse a tool that stands elsewhere than where a process will look for it."""
+        found = layers(cast("Tool", where.found))
+        if all(layer is not self for layer in found):
+            raise InvalidTool(
+                f"`{self._definition.name}` runs in a process, which finds it by module and name, "
+                f"and `{where}` is not this tool; write @tool above the function"
+            )
 
     async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
         """Run the function with the typed arguments."""
@@ -142,27 +171,55 @@ class FunctionTool(Declared, Generic[P, R]):
             # What most tools are. The value is taken by its place, as its name costs as much as a
             # small tool.
             return given(await self._run(*_parts(invocation[3])))
+        if isinstance(self._where, Elsewhere):
+            return await self._where.run(invocation, context)
+        bound = self._bound(invocation, context)
+        if self._is_async:
+            return given(await bound())
+        if self._where == "loop":
+            return given(bound())
+        if isinstance(self._where, Dedicated):
+            return given(await self._where.run(context, bound))
+        return given(await in_thread(context, bound))
+
+    def run_here(self, invocation: Invocation, context: Context) -> Result | InputRequest:
+        """Run a plain function where we are, wherever it was meant to run."""
+        return given(self._bound(invocation, context)())
+
+    def _bound(self, invocation: Invocation, context: Context) -> Callable[[], Any]:
+        """Return the function with the typed arguments."""
         hidden = {**dict.fromkeys(self._contexts, context), **context.given}
         value = cast("msgspec.Struct", invocation.value)
         if self._rooted:
             found = {_field(value, index): hidden[name] for index, name, _ in self._rooted}
             value = msgspec.structs.replace(value, **found)
         parts, keywords = self._convert.call_parts(value, hidden)
-        if self._is_async:
-            return given(await self._run(*parts, **keywords))
-        if self._in_loop:
-            return given(self._run(*parts, **keywords))
-        return given(await in_thread(context, functools.partial(self._run, *parts, **keywords)))
+        return functools.partial(self._run, *parts, **keywords)
+
+    async def aclose(self) -> None:
+        """Release what the tool owns, once: a thread of its own calls `close` and ends."""
+        if not isinstance(self._where, Dedicated):
+            await super().aclose()
+            return
+        close, self._close = self._close, None
+        await self._where.aclose(close)
 
     @property
     def injected(self) -> frozenset[str]:
-        """The names that it must find in a registry's `inject`."""
+        """The names that it takes of a registry's `inject`."""
+        hidden = (parameter.marker for parameter in self._signature.hidden)
+        injected = {marker.name for marker in hidden if isinstance(marker, Inject)}
+        return frozenset(injected | self._roots)
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Those of them that may be missing, as all their parameters have a default."""
         required = {
             parameter.marker.name
             for parameter in self._signature.hidden
             if isinstance(parameter.marker, Inject) and parameter.default is msgspec.UNSET
         }
-        return frozenset(required | {within.root for _, _, within in self._rooted})
+        return self.injected - required - self._roots
 
     def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
         """
@@ -176,11 +233,24 @@ class FunctionTool(Declared, Generic[P, R]):
             for parameter in self._signature.hidden
             if isinstance(parameter.marker, Inject) and parameter.marker.name in injected
         }
-        for index, name, within in self._rooted:
-            value = cast("msgspec.Struct", invocation.value)
-            path, root = getattr(value, _field(value, index)), injected[within.root]
-            given[name] = path and within.resolve(path, Path(cast("str", root)), parameter=name)
+        if self._rooted:
+            given.update(self._placed(invocation, injected))
         return given
+
+    def _placed(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments whose paths have a root, with these paths below it."""
+        roots = {name: Path(cast("str", injected[name])) for name in self._roots}
+        value = cast("msgspec.Struct", invocation.value)
+        if isinstance(self._convert, RootedConverter):
+            # Made anew, as only the conversion knows which member of a union a text became.
+            value = self._convert.placed(invocation.arguments, roots)
+        placed: dict[str, object] = {}
+        for index, name, within in self._rooted:
+            part = getattr(value, _field(value, index))
+            if isinstance(within, Within) and part is not None:
+                part = within.resolve(part, roots[within.root], parameter=name)
+            placed[name] = part
+        return placed
 
     @overload
     def step(self, function: Callable[[S, A, Context], T], /) -> Step[S, A, T]: ...
@@ -335,21 +405,50 @@ class Declaration(msgspec.Struct, frozen=True):
             )
         return converted.schema, converted.restore
 
-    def runs_in_loop(self, function: Callable[..., object], name: str) -> bool:
-        match self.run_in, is_async(function):
-            case ("thread", True):
+    def where(
+        self, function: Callable[..., object], signature: Signature
+    ) -> Literal["loop", "thread"] | Dedicated | Elsewhere:
+        """Return where the function runs, and what it needs to run there."""
+        name, asynchronous = signature.name, is_async(function)
+        match self.run_in:
+            case "auto":
+                return "loop" if asynchronous else "thread"
+            case "loop":
+                return "loop"
+            case "thread" | "dedicated" | "process" if asynchronous:
                 raise DeclarationError(
                     f"`{name}` is async and runs in the loop; make it a plain `def`, "
-                    'or leave out run_in="thread"'
+                    f'or leave out run_in="{self.run_in}"'
                 )
-            case ("auto", asynchronous):
-                return asynchronous
-            case ("loop" | "thread" as chosen, _):
-                return chosen == "loop"
-        raise DeclarationError(f'run_in of `{name}` is "auto", "loop" or "thread"')
+            case "thread":
+                return "thread"
+            case "dedicated":
+                return Dedicated(name)
+            case "process":
+                _check_alone(signature)
+                return Elsewhere(function, name)
+        raise DeclarationError(
+            f'run_in of `{name}` is "auto", "loop", "thread", "dedicated" or "process"'
+        )
+
+
+def _check_alone(signature: Signature) -> None:
+    """Refuse parameters that a harness gives, where the function runs in another process."""
+    named = [p.name for p in signature.hidden if p.marker is not Context]
+    named += [p.name for p in signature.parameters if p.within is not None]
+    if named:
+        raise DeclarationError(
+            f"`{signature.name}` runs in a process, where no harness gives its parameter "
+            f'`{named[0]}`; write run_in="thread", or take a plain value'
+        )
+
+
+_UNSTATED = Traits()
 
 
 def _traits(fields: TraitFields, name: str | None) -> Traits:
+    if not fields:  # As of most tools.
+        return _UNSTATED
     of = f" of tool `{name}`" if name else ""
     unknown = sorted(set(fields) - set(Traits.__struct_fields__))
     if unknown:

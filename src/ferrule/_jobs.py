@@ -2,6 +2,7 @@
 
 from typing import Literal, cast
 
+import anyio
 import msgspec
 
 from ferrule._binding import Binding, Leg, Permit
@@ -32,13 +33,14 @@ class Job:
         its_turn: Whether no earlier call holds it back.
         behind: The call whose end gave it its turn.
         dispatched: Whether its tool may have begun.
+        timer: What ends the watch over its time limit.
         unread: The newest progress that no reader has taken.
         outcome: How it ended, once it has.
     """
 
     __slots__ = (
         "behind", "binding", "call", "context", "dispatched", "index", "invocation", "its_turn",
-        "leg", "outcome", "permit", "permitted", "replay", "traits", "unread", "uses",
+        "leg", "outcome", "permit", "permitted", "replay", "timer", "traits", "unread", "uses",
     )  # fmt: skip
 
     def __init__(self, index: int, given: object) -> None:
@@ -60,6 +62,7 @@ class Job:
         self.its_turn = False
         self.behind: int | None = None
         self.dispatched = False
+        self.timer: anyio.CancelScope | None = None
         self.unread: Progress | None = None
         self.outcome: Outcome | None = None
 

@@ -32,6 +32,8 @@ def near(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     close: list[tuple[float, str]] = []
     for one in islice(known, _MOST):
         others = _pairs(one[:_LONGEST])
+        if pairs.isdisjoint(others):
+            continue
         likeness = 2 * len(pairs & others) / (len(pairs) + len(others))
         if likeness >= _ALIKE:
             close.append((likeness, one))

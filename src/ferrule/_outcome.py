@@ -215,6 +215,18 @@ class Unknown(_Doubt, frozen=True, tag="unknown"):
 
     reason: UnknownReason
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"Unknown({said})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        # A repr gets into other people's logs, and what a private error says is private.
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return [
+            (name, type(value) if isinstance(value, BaseException) else value)
+            for name, value in fields
+        ]
+
     @property
     def _public(self) -> str:
         verb = "was stopped" if self.reason == "cancelled" else "failed"
@@ -256,10 +268,25 @@ class StillRunning(FerruleError):
     """A thread was told to stop and did not end in time; it may still be at work."""
 
     def __str__(self) -> str:
-        return "the thread of the call did not end in time"
+        return "the thread or process of the call did not end in time"
 
 
-def outcome_of(
+class Crashed(FerruleError):
+    """The process of a call ended without a word, or by `SystemExit` and the like."""
+
+
+class TimedOut(FerruleError):
+    """A call did not end within its tool's time limit."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"the call did not end within {self.seconds:g} s"
+
+
+def outcome_of(  # noqa: PLR0913  # each by keyword; all that decides how a call ended
     ended: object,
     *,
     tool: str,
@@ -269,6 +296,7 @@ def outcome_of(
     errors: Literal["reference", "message"] = "reference",
     dispatched: bool = True,
     stopped: bool = False,
+    log: bool = True,
 ) -> Outcome:
     """
     Return the outcome that a result, a request or an exception establishes (CONTRACT FAIL-6).
@@ -282,6 +310,8 @@ def outcome_of(
         errors: `"message"` shows every exception's message to the model; for development.
         dispatched: Whether the tool may have begun. Before that nothing took effect.
         stopped: Whether somebody asked the call to stop.
+        log: Write the operator's entry of a private error. Once a call is enough: whoever only
+            looks at how it went says `False`, and gets a reference to no entry.
     """
     if isinstance(ended, Result):  # What nearly every call gives; a `case` takes longer to see it.
         return Completed(ended)
@@ -292,7 +322,7 @@ def outcome_of(
             message = reason or f'tool "{tool}" is not authorized'
             return Rejected("unauthorized", message=message, tool=tool)
         case BaseException():
-            found = _Raised(ended, tool, call_id, errors)
+            found = _Raised(ended, tool, call_id, errors, log)
             if not dispatched:
                 return found.before_dispatch()
             return found.after_dispatch(replay, failures, stopped=stopped)
@@ -300,7 +330,7 @@ def outcome_of(
             error = InvalidResult(
                 f"a tool gives a Result or an InputRequest, not {type_name(ended)}"
             )
-            return _Raised(error, tool, call_id, errors).unknown("bad_result")
+            return _Raised(error, tool, call_id, errors, log).unknown("bad_result")
 
 
 class _Raised(msgspec.Struct, frozen=True):
@@ -310,6 +340,7 @@ class _Raised(msgspec.Struct, frozen=True):
     tool: str
     call_id: str
     errors: Literal["reference", "message"]
+    log: bool
 
     def before_dispatch(self) -> Outcome:
         match self.error:
@@ -344,16 +375,15 @@ class _Raised(msgspec.Struct, frozen=True):
             return Failed(failure, tool=self.tool)
         if isinstance(error, AuthorizationError) and error.tool == self.tool:
             return self._unavailable()  # Of this very call: the policy broke, the tool never ran.
-        if isinstance(error, InvalidResult):
-            return self.unknown("bad_result")
-        if isinstance(error, StillRunning):
-            return self.unknown("still_running")
+        for kind, reason in _OURS:
+            if isinstance(error, kind):
+                return self.unknown(reason)
         for link in chain(error):
             if isinstance(link, failures):
                 return Failed(Failure(_message(link), cause=error), tool=self.tool)
         if stopped:
             return self.unknown("cancelled")
-        if not isinstance(error, Exception):
+        if isinstance(error, Crashed) or not isinstance(error, Exception):
             return self.unknown("crashed")
         if replay == "safe":
             return self._private_failure()
@@ -388,9 +418,13 @@ class _Raised(msgspec.Struct, frozen=True):
         return f": {_message(self.error)}" if self.errors == "message" else ""
 
     def _logged(self, what: str) -> str:
-        """Write the operator's entry and return its reference."""
+        """Write the operator's entry, unless nobody wants it, and return its reference."""
         reference = secrets.token_hex(4)
-        sealed = self.error.cause if isinstance(self.error, AuthorizationError) else None
+        if not self.log:
+            return reference
+        # What a policy raised is not in the chain, so a traceback of the chain would not show it.
+        policies = (link for link in chain(self.error) if isinstance(link, AuthorizationError))
+        sealed = next((policy.cause for policy in policies), None)
         logger.error(
             'reference %s: tool "%s", call "%s" %s',
             reference,
@@ -400,6 +434,14 @@ class _Raised(msgspec.Struct, frozen=True):
             exc_info=sealed or self.error,
         )
         return reference
+
+
+_OURS: tuple[tuple[type[Exception], UnknownReason], ...] = (
+    (InvalidResult, "bad_result"),
+    (StillRunning, "still_running"),
+    (TimedOut, "timed_out"),
+)
+"""Errors of ours about a call that ran, and the reason that each is."""
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ import orjson
 from typing_extensions import TypeIs
 
 from ferrule._contain import Broke, contain
+from ferrule._secret import Secret
 from ferrule.errors import InvalidResult
 
 _DEPTH = 500
@@ -38,8 +39,13 @@ def plain(value: object) -> object:
     if isinstance(done, Broke):
         if isinstance(done.error, RecursionError):  # Looking for the place would take very long.
             raise InvalidResult("the value at $ is nested too deep, or in itself, for a JSON form")
-        found = contain(_first_without_json, value, "$", 0)
-        place = "$" if isinstance(found, Broke) else found
+        found = contain(_without_json, value)
+        place, secret = ("$", False) if isinstance(found, Broke) else found
+        if secret:
+            raise InvalidResult(
+                f"the value at {place} is a Secret, which is never written; if it shall be known "
+                "there, give what its `.reveal()` returns"
+            )
         raise InvalidResult(f"the value at {place} has no JSON form") from done.error
     return done
 
@@ -107,13 +113,17 @@ def _known(value: object) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _first_without_json(value: object, path: str, depth: int) -> str:
-    """Return the path of the innermost value that cannot be written."""
+def _without_json(value: object) -> tuple[str, bool]:
+    return _first_without_json(_complete(value), "$", 0)
+
+
+def _first_without_json(value: object, path: str, depth: int) -> tuple[str, bool]:
+    """Return the path of the innermost value that cannot be written; whether it is a secret."""
     if depth < _DEPTH:
         for step, item in _members(value):
             if isinstance(contain(_convert, item), Broke):
                 return _first_without_json(item, path + step, depth + 1)
-    return path
+    return path, isinstance(value, Secret)
 
 
 def _members(value: object) -> list[tuple[str, object]]:
@@ -126,11 +136,8 @@ def _members(value: object) -> list[tuple[str, object]]:
 
 def detached(value: object) -> object:
     """Return plain JSON values as a copy that shares nothing with them."""
-    if type(value) is dict:
-        return {name: detached(part) for name, part in cast("dict[str, object]", value).items()}
-    if type(value) is list or type(value) is tuple:
-        return [detached(part) for part in cast("list[object]", value)]
-    return value
+    copied: object = msgspec.to_builtins(value)  # Integers of any size stay what they are.
+    return copied
 
 
 def is_object(value: object) -> TypeIs[dict[str, object]]:

@@ -259,7 +259,9 @@ class Registry:
 
     def _check_injected(self, tool: Tool, name: str) -> None:
         wanting = preparing(tool)
-        missing = [] if wanting is None else sorted(wanting.injected - self.inject.keys())
+        if wanting is None:
+            return
+        missing = sorted(wanting.injected - wanting.optional - self.inject.keys())
         if missing:
             raise InvalidTool(
                 f"tool `{name}` takes `{missing[0]}` from the registry, which has no such name; "

@@ -9,7 +9,9 @@ import msgspec
 from ferrule._content import CONTENT, RawJSON, Result
 from ferrule._plain import is_mapping, is_sequence
 from ferrule._requests import InputRequest
+from ferrule.errors import DeclarationError
 from ferrule.schema._generate import generate
+from ferrule.schema._shape import holds_secret
 from ferrule.schema._types import shape_of
 
 
@@ -26,6 +28,10 @@ def returned_schema(hint: object, name: str) -> dict[str, object] | None:
     if hint is msgspec.UNSET or any(map(_is_no_structure, _alternatives(hint))):
         return None
     shape = shape_of(hint, where=f"what `{name}` returns")
+    if holds_secret(shape):
+        raise DeclarationError(
+            f"what `{name}` returns: a Secret is never shown to a model; return something else"
+        )
     return cast("dict[str, object]", _without_times(generate(shape, form="open")))
 
 

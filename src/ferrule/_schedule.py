@@ -79,6 +79,16 @@ class Schedule:
                 ready.append(follower)
         return ready
 
+    def waiting_for(self, calls: Iterable[int]) -> set[int]:
+        """Return the calls that wait for one of `calls`, for one that does, and so on."""
+        waiting: set[int] = set()
+        todo = list(calls)
+        while todo:
+            new = [one for one in self._followers.get(todo.pop(), ()) if one not in waiting]
+            waiting.update(new)
+            todo += new
+        return waiting
+
 
 def _chain(uses: Sequence[Iterable[Use] | None]) -> tuple[tuple[int, ...], ...]:
     after: list[tuple[int, ...]] = []

@@ -11,7 +11,7 @@ from ferrule.errors import DeclarationError, InvalidValue
 from ferrule.schema import compile as compile_schema
 from ferrule.schema._generate import generate
 from ferrule.schema._reflect import reflect
-from ferrule.schema._shape import Parameter
+from ferrule.schema._shape import Parameter, holds_secret, roots_in
 
 S = TypeVar("S")
 A = TypeVar("A")
@@ -37,6 +37,15 @@ class Step(Generic[S, A, R]):
         signature = reflect(function)
         self.name = signature.name
         state, answer = _two(signature.parameters, f"step `{self.name}` of tool `{tool}`")
+        if holds_secret(state.shape):
+            raise DeclarationError(
+                f"the state of step `{self.name}` is kept as JSON, and a Secret never is; keep "
+                "what leads to it"
+            )
+        if roots_in(state.shape) or roots_in(answer.shape) or state.within or answer.within:
+            raise DeclarationError(
+                f"nobody gives step `{self.name}` a root; say `Within` of a parameter of the tool"
+            )
         self.takes_context = any(hidden.marker is Context for hidden in signature.hidden)
         self._state, self._answer = state.hint, answer.hint
         self.state_schema = generate(state.shape)

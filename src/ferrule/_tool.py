@@ -6,10 +6,11 @@ import functools
 import inspect
 import logging
 import math
+import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
 
 import anyio
 import anyio.from_thread
@@ -54,20 +55,81 @@ class Progress(Value, frozen=True, kw_only=True):
     content: tuple[Content, ...] = ()
 
 
+class Thread(Generic[T]):
+    """
+    A plain function in a thread, which nobody can stop.
+
+    Called in the thread; `then` has something done when it ends, whoever still waits for it.
+    """
+
+    __slots__ = ("_ended", "_function", "_listeners", "_lock")
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._ended = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def __call__(self) -> T | Threw:
+        """Run the function and say that it has ended."""
+        done = carry(self._function)
+        with self._lock:
+            self._ended = True
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+        return done
+
+    def then(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when the thread ends, in that thread; at once if it has."""
+        with self._lock:
+            if not self._ended:
+                self._listeners.append(listener)
+                return
+        listener()
+
+
 class Threads:
     """
     How an executor watches a call that runs in a thread.
 
-    A thread cannot be stopped: `scope` is what an executor ends the waiting with, and `limiter`
-    gives what bounds how many threads there are.
+    Attributes:
+        limiter: Gives what bounds how many threads there are.
+        scope: What ends the waiting for the thread of the call, while one runs.
+        running: The thread of the call, once it runs in one.
+        abandoned: The thread that was given up waiting for, if one was.
     """
 
-    __slots__ = ("limiter", "scope")
+    __slots__ = ("abandoned", "limiter", "running", "scope")
 
     def __init__(self, limiter: Callable[[], anyio.CapacityLimiter]) -> None:
         self.limiter = limiter
         self.scope: anyio.CancelScope | None = None
+        self.running: Thread[Any] | None = None
+        self.abandoned: Thread[Any] | None = None
 
+
+class Bridge(Protocol):
+    """How a thread that is not anyio's waits for the loop of the call that it runs."""
+
+    def __call__(self, function: Callable[..., Awaitable[T]], /, *arguments: object) -> T:
+        """Return what `function` gives in the loop; raise what it raises."""
+        ...
+
+
+class Here(threading.local):
+    """
+    What is said of one thread alone.
+
+    Attributes:
+        bridge: The way to the loop, while this thread runs a call; `None` elsewhere.
+    """
+
+    # No contextvar: a context is copied into whatever the thread starts, the loop's side as well.
+    bridge: Bridge | None = None
+
+
+here = Here()
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -110,6 +172,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     _cancelled: bool = False
     _ended: bool = False
     _last: float | None = None
+    _on_stop: Callable[[], object] | None = None
 
     @classmethod
     def of(  # noqa: PLR0913  # each by keyword; a context is what a call is told of
@@ -264,9 +327,9 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
             FerruleError: this is not such a thread; `await context.record(…)` is for the loop.
         """
         record = Record(namespace, data=data)
-        _check_thread("record")
+        bridge = _bridge("record")
         if self._recorder is not None:
-            anyio.from_thread.run(self.keep, record)
+            bridge(self.keep, record)
 
     @overload
     async def ask(self, message: str, answer: type[T]) -> Accepted[T] | Declined: ...
@@ -329,26 +392,36 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         Raises:
             FerruleError: this is not such a thread; `await context.ask(…)` is for the loop.
         """
-        _check_thread("ask")
-        return anyio.from_thread.run(self._asked, message, answer, url)
+        return _bridge("ask")(self._asked, message, answer, url)
 
     def stop(self) -> None:
         """Tell the call to stop: `cancelled` is true from now on."""
         self._cancelled = True
+        if self._on_stop is not None:
+            self._on_stop()
+
+    def when_stopped(self, told: Callable[[], object] | None) -> None:
+        """Have `told` called when the call is told to stop, at once if it was; `None` ends that."""
+        self._on_stop = told
+        if told is not None and self._cancelled:
+            told()
 
     def end(self) -> None:
         """Say that the call has ended: nothing more is delivered from it."""
         self._ended = True
 
 
-def _check_thread(what: str) -> None:
-    """Refuse to wait for the loop where it is not this thread that a tool was given."""
+def _bridge(what: str) -> Bridge:
+    """Return the way to the loop, if this is a thread that a tool was given."""
+    if here.bridge is not None:
+        return here.bridge
     try:
         anyio.from_thread.check_cancelled()
     except RuntimeError:
         raise FerruleError(
             f"{what}_blocking is for tools that run in a thread; here use `await context.{what}(…)`"
         ) from None
+    return cast("Bridge", anyio.from_thread.run)
 
 
 def _checked(content: object, kind: object) -> object:
@@ -395,22 +468,38 @@ async def in_thread(context: Context, function: Callable[[], T]) -> T:
     Raises:
         StillRunning: an executor gave up waiting for the thread, which may still be at work.
     """
-    done = await _carried(context.threads, function)
+    done = await watched(context, functools.partial(_carried, function))
     if isinstance(done, Threw):
         raise done.error
     return done
 
 
-async def _carried(threads: Threads | None, function: Callable[[], T]) -> T | Threw:
+async def _carried(function: Callable[[], T], threads: Threads | None) -> T | Threw:
     if threads is None:
         return await anyio.to_thread.run_sync(carry, function)
+    threads.running = thread = Thread(function)
+    return await anyio.to_thread.run_sync(thread, abandon_on_cancel=True, limiter=threads.limiter())
+
+
+async def watched(context: Context, wait: Callable[[Threads | None], Awaitable[T]]) -> T:
+    """
+    Wait for what runs elsewhere, in a thread or a process, as the executor of the call wants it.
+
+    `wait` is cancelled when an executor gives up; where there is none (`None`), when its caller is.
+
+    Raises:
+        StillRunning: an executor gave up waiting.
+    """
+    threads = context.threads
+    if threads is None:
+        return await wait(None)
+    threads.running = None
     try:
         with anyio.CancelScope(shield=True) as threads.scope:
-            return await anyio.to_thread.run_sync(
-                carry, function, abandon_on_cancel=True, limiter=threads.limiter()
-            )
+            return await wait(threads)
     finally:
         threads.scope = None
+    threads.abandoned = threads.running
     raise StillRunning
 
 
@@ -464,7 +553,12 @@ class Preparing(Protocol):
 
     @property
     def injected(self) -> frozenset[str]:
-        """The names that it must find in a registry's `inject`."""
+        """The names that it takes of a registry's `inject`."""
+        ...
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Those of them that may be missing there."""
         ...
 
     def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:

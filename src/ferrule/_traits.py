@@ -89,6 +89,7 @@ class TraitFields(TypedDict, total=False):
     uses: Uses | Callable[[Arguments], Uses | None] | None
     confinement: Confinement | Callable[[Arguments], Confinement]
     replay: Replay | Callable[[Arguments], Replay]
+    timeout: float | None
     leniency: Leniency
     failures: tuple[type[Exception], ...]
 
@@ -109,6 +110,8 @@ class Traits(Value, frozen=True, kw_only=True):
         confinement: What confines a call, as the tool reports it, or a function of the arguments
             that says so; Ferrule confines nothing itself.
         replay: What a second run would do, or a function of the arguments that says so.
+        timeout: Seconds that a call may take from its dispatch; then it is reported as unknown, at
+            once, and told to stop. `None` is no limit.
         leniency: Which mistakes in its arguments are repaired.
         failures: Exceptions whose own message a model may read: definite failures (FAIL-4).
     """
@@ -121,6 +124,7 @@ class Traits(Value, frozen=True, kw_only=True):
     uses: Uses | Callable[[Arguments], Uses | None] | None = None
     confinement: Confinement | Callable[[Arguments], Confinement] = None
     replay: Replay | Callable[[Arguments], Replay] = "unknown"
+    timeout: float | None = None
     leniency: Leniency = Leniency()
     failures: tuple[type[Exception], ...] = ()
 
@@ -136,6 +140,8 @@ class Traits(Value, frozen=True, kw_only=True):
             confinement_of(self.confinement)
         if not callable(self.replay):
             replay_of(self.replay)
+        if self.timeout is not None and not _is_time(self.timeout):
+            raise InvalidValue("timeout is seconds, more than 0, or None for no limit")
         if not isinstance(self.leniency, Leniency):
             raise InvalidValue("leniency is a Leniency, as in Leniency.COMMON")
         if not isinstance(self.failures, tuple) or not all(map(_is_exception, self.failures)):
@@ -202,6 +208,8 @@ class Traits(Value, frozen=True, kw_only=True):
             written["confinement"] = self.confinement
         if self.replay != "unknown":
             written["replay"] = self.replay
+        if self.timeout is not None:
+            written["timeout"] = self.timeout
         if self.leniency != Leniency():
             written["leniency"] = self.leniency.to_json()
         return written
@@ -227,6 +235,7 @@ class _WrittenTraits(Value, frozen=True, kw_only=True):
     uses: tuple[str | Shared, ...] | None = None
     confinement: Confinement = None
     replay: Replay = "unknown"
+    timeout: float | None = None
     leniency: Leniency = Leniency()
 
 
@@ -285,6 +294,11 @@ def confinement_of(value: object) -> Confinement:
 
 _COMPUTED = ("uses", "confinement", "replay")
 """The traits that may be functions of the arguments."""
+
+
+def _is_time(seconds: object) -> bool:
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return is_number and 0 < cast("float", seconds) < float("inf")
 
 
 def _is_exception(kind: object) -> bool:

@@ -65,6 +65,8 @@ CallKind = Literal[
 
 def clip(text: str, limit: int = 1024) -> str:
     """Return `text` cut between characters to at most `limit` bytes of UTF-8."""
+    if len(text) <= limit and text.isascii():
+        return text
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return data.decode()
@@ -236,11 +238,13 @@ def sentence(kind: CallKind, problems: Sequence[Problem]) -> str:
     When not all problems fit, the sentence ends with how many were left out.
     """
     head = kind.replace("_", " ")
-    text = f"{head}: "
-    for index, problem in enumerate(problems):
+    parts: list[str] = []
+    left = TEXT_LIMIT - 24 - len(head)
+    for problem in problems:
         part = clip(str(problem), 600)
-        joint = "; " if index else ""
-        if len((text + joint + part).encode()) > TEXT_LIMIT - 24:
-            return clip(f"{text}; and {len(problems) - index} more")
-        text += joint + part
-    return clip(text if problems else head)
+        left -= 2 + len(part.encode())
+        if left < 0:
+            parts.append(f"and {len(problems) - len(parts)} more")
+            break
+        parts.append(part)
+    return f"{head}: {'; '.join(parts)}" if parts else head

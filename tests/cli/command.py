@@ -1,5 +1,7 @@
 """What the tests of the command line share: names for their fixtures, and the tools they run."""
 
+import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +11,10 @@ ENDINGS = str(Path(__file__).with_name("tools_endings.py"))
 
 PATIENCE = 60
 """Seconds after which a process that should have ended is a failure; nothing waits for them."""
+
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+"""The codes that a terminal takes."""
 
 
 class Ferrule(Protocol):
@@ -40,3 +46,17 @@ class WritesTurn(Protocol):
     def __call__(self, *calls: str | tuple[str, object]) -> str:
         """Return the path of the file."""
         ...
+
+
+def read_until(descriptor: int, part: str) -> str:
+    """Read a terminal until `part` was on it, or to its end."""
+    read = ""
+    while part not in ESCAPES.sub("", read):
+        try:
+            data = os.read(descriptor, 65536)
+        except OSError:  # On Linux, the end of a terminal whose other side was closed.
+            data = b""
+        if not data:
+            return read
+        read += data.decode(errors="replace")
+    return read

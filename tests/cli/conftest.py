@@ -1,10 +1,14 @@
 """The command line in a process of its own, for the tests beside this file."""
 
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,3 +82,12 @@ def turn(tmp_path: Path) -> WritesTurn:
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """Return the two ends of a terminal of 80 columns and 24 lines: ours, and the command's."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    yield ours, theirs
+    os.close(ours)

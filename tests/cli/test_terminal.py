@@ -1,46 +1,18 @@
 """What a person sees: bars on a terminal, plain lines elsewhere."""
 
-import fcntl
 import json
 import os
 import re
 import signal
-import struct
 import subprocess
-import termios
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cli.command import ENDINGS, PATIENCE, Starts, WritesTurn
+from cli.command import ENDINGS, ESCAPES, PATIENCE, Starts, WritesTurn, read_until
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 CODES = re.compile(r"(\x1b\[\??(\d*)(?:;\d+)*([a-zA-Z]))|(.)", re.DOTALL)
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-
-
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
-    """Return the two ends of a terminal of 80 columns and 24 lines: ours, and the command's."""
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    yield ours, theirs
-    os.close(ours)
-
-
-def read_until(descriptor: int, part: str) -> str:
-    """Read a terminal until `part` was on it, or to its end."""
-    read = ""
-    while part not in ESCAPES.sub("", read):
-        try:
-            data = os.read(descriptor, 65536)
-        except OSError:  # On Linux, the end of a terminal whose other side was closed.
-            data = b""
-        if not data:
-            return read
-        read += data.decode(errors="replace")
-    return read
 
 
 def screen(written: str) -> list[str]:

@@ -776,6 +776,32 @@ def test_a_schema_over_a_limit_is_refused(limits: Limits, what: str) -> None:
         compile(FORM, limits=limits)
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["weather.json", "/a", "?x", "//x/y", "", "http://example.com/a.json", "urn:a:b", "document"],
+)
+def test_a_document_that_has_an_address_is_explained_like_any_other(address: str) -> None:
+    """SCH-1, ADM-2: a relative `$id` too, where parts of the document are asked alone."""
+    schema: dict[str, object] = {
+        "$id": address,
+        "anyOf": [{"properties": {"a": {"minLength": 3}}}, {"required": ["b"]}],
+        "if": {"required": ["a"]},
+        "then": {"required": ["b"]},
+    }
+    validator = compile(schema)
+
+    assert 'missing required property "b"' in [str(one) for one in validator.problems({"a": "x"})]
+    assert validator.problems({"b": "x"}) == ()
+
+
+@pytest.mark.parametrize("address", ["http://[", "//[::1/a"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    """SCH-1, SCH-2: as what it is, and not as a library's error."""
+    for part in ({"$ref": address}, {"$id": address, "$ref": "#/$defs/a"}):
+        with pytest.raises(InvalidSchema):
+            compile({"properties": {"p": part}, "$defs": {"a": {}}})
+
+
 # ---- what a hostile schema or value costs --------------------------------------------------------
 
 

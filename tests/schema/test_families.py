@@ -7,6 +7,7 @@ import decimal
 import enum
 import functools
 import gc
+import json
 import sys
 import uuid
 import weakref
@@ -28,6 +29,8 @@ from pydantic import (
     RootModel,
     StringConstraints,
     Tag,
+    ValidationInfo,
+    create_model,
     field_validator,
 )
 from typing_extensions import TypedDict
@@ -497,6 +500,60 @@ def test_a_model_keeps_its_own_configuration() -> None:
 
     done: Any = admitted(Loose, {"fullName": "a", "more": 1})
     assert (done.name, done.model_extra) == ("a", {"more": 1})
+
+
+@pytest.mark.parametrize("name", ["type", "schema_ref", "cls", "config"])
+def test_a_model_may_have_a_member_named_as_a_part_of_pydantics_schema(name: str) -> None:
+    """FN-3: what only looks like pydantic's own table of a type is a table of members."""
+    members: dict[str, Any] = {name: (int, ...), "other": (dict, {"type": "literal"})}
+    made: Any = create_model("Made", **members)
+    done: Any = admitted(made, {name: 1})
+    assert (getattr(done, name), done.other) == (1, {"type": "literal"})
+
+
+class Leaf(BaseModel):
+    """What is made of a value as it is of text."""
+
+    exact: float
+    words: Literal["a", "b"] = "a"
+    flags: dict[str, list[bool | None]] = {}
+    anything: Any = None
+    below: "list[Leaf]" = []
+
+
+class Timed(BaseModel):
+    """What only text can say."""
+
+    day: dt.date
+    levels: tuple[int, ...]
+    ones: Literal[1, 2]
+
+
+def test_a_model_reads_a_value_as_it_reads_its_text() -> None:
+    """FN-2, JSON-2: whole floats and dates are made as of text, whichever way is taken."""
+    leaf = {"exact": 1, "flags": {"2": [True, None]}, "anything": [1.0], "below": [{"exact": 2.5}]}
+    done: Any = admitted(list[Leaf], [leaf])[0]  # type: ignore[index]  # a list
+    assert done == Leaf.model_validate_json(json.dumps(leaf), strict=True)
+    assert type(done.exact) is float
+    timed = {"day": "2031-05-17", "levels": [1, 2.0], "ones": 1.0}
+    assert admitted(Timed, timed) == Timed(day=dt.date(2031, 5, 17), levels=(1, 2), ones=1)
+
+
+def test_a_models_validators_hear_that_json_is_read() -> None:
+    """FN-2: a validator of the author's sees the mode that it always saw."""
+    modes = []
+
+    class Told(BaseModel):
+        x: int
+
+        @field_validator("x", mode="before")
+        @classmethod
+        def note(cls, value: object, info: ValidationInfo) -> object:
+            modes.append(info.mode)
+            return value
+
+    assert admitted(Told, {"x": 1}) == Told.model_validate_json('{"x": 1}')
+    assert modes == ["json", "json"]
 
 
 def test_a_type_that_nobody_can_make_is_refused_at_declaration() -> None:

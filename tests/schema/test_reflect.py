@@ -23,6 +23,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field
 from typing_extensions import ReadOnly, TypeAliasType, TypedDict
 
 from ferrule._hidden import Hidden, Inject, Within
+from ferrule._secret import Secret
 from ferrule.errors import DeclarationError
 from ferrule.schema._families import converter
 from ferrule.schema._generate import generate
@@ -763,7 +764,14 @@ REFUSED: list[tuple[object, str]] = [
     ),
     (taking(Annotated[int, annotated_types.Ge("1")]), "`minimum` must be a number"),
     (taking(list[Annotated[str, Inject("a")]]), "`Inject` stands inside a type"),
-    (taking(list[Annotated[Path, Within("a")]]), "`Within` stands inside a type"),
+    (taking(list[Annotated[str, Within("a")]]), "declare it as `Path`"),
+    (taking(list[Annotated[Path | None, Within("a")]]), "declare it as `Path`"),
+    (taking(Annotated[Path, Within("a"), Within("b")]), "two markers"),
+    (taking(list[Annotated[Path, Within("a"), Within("b")]]), "two markers"),
+    (taking(Annotated[Path, Within("a"), Inject("b")]), "two markers"),
+    (taking(Secret), r"as in `Secret\[str\]`"),
+    (taking(Secret[Secret[str]]), "not a secret"),
+    (taking(dict[Secret[str], int]), "the keys of an object"),
     (taking(Annotated[str, Within("a")]), "declare it as `Path`"),
     (taking(list[CallContext]), "`CallContext` is given by the harness"),
 ]

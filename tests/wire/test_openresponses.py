@@ -211,6 +211,14 @@ def test_a_call_that_was_cut_off_before_its_arguments_does_not_run(status: str) 
     assert (outcome.kind, ran) == ("invalid_json", [])
 
 
+@pytest.mark.parametrize("status", [[], {}, ["incomplete"], 1, None, "completed"])
+def test_a_status_that_says_nothing_leaves_the_call_as_it_is(status: object) -> None:
+    """WIRE-1: whatever stands there, a response is read or refused as `InvalidValue`."""
+    one = call("c1", "echo", "") | {"status": status}
+
+    assert Wire([echo()]).calls(response(one))[0].arguments == ""
+
+
 def test_a_lone_surrogate_costs_its_own_call_alone() -> None:
     """JSON-1, ADM-5: a call-level problem never ends a batch."""
     bad = call("c1", "echo", '{"a": "\ud800"}')

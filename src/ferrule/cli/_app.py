@@ -20,6 +20,10 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], ModuleType]]] = {
         "Show the tools that a file or module offers.",
         lambda: importlib.import_module("ferrule.cli._list"),
     ),
+    "policy": (
+        "Say what a policy decides about each tool.",
+        lambda: importlib.import_module("ferrule.cli._policy"),
+    ),
     "run": (
         "Run the calls of a model's response as one batch.",
         lambda: importlib.import_module("ferrule.cli._run"),

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ferrule import Event, Finished, Outcome, Progressed, Started
 from ferrule.cli._board import Board, Running, seconds
-from ferrule.cli._visible import visible
+from ferrule.helpers import visible
 
 _STANDARD_ERROR = 2
 _SHOW_CURSOR = b"\x1b[?25h\n"

@@ -25,7 +25,7 @@ from ferrule import (
     ToolCall,
     Unknown,
 )
-from ferrule.cli._visible import one_line
+from ferrule.helpers import one_line
 
 Pieces: TypeAlias = list[tuple[str, str]]
 """One line: texts with the style of each."""

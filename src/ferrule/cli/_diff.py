@@ -11,7 +11,7 @@ from ferrule import Change, Definition, InvalidDefinition, InvalidValue, Limits,
 from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
 from ferrule.cli._streams import ResultStream, result_stream
-from ferrule.cli._visible import one_line
+from ferrule.helpers import one_line
 
 _ANY_SIZE = Limits(argument_bytes=1 << 30, nodes=1 << 30, depth=512)
 

@@ -1,6 +1,5 @@
 """`ferrule list`: what a file or module offers, for people, for programs, for a request."""
 
-import io
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,8 +9,7 @@ from typing import cast
 import anyio
 import click
 import msgspec
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -20,13 +18,11 @@ from ferrule import Definition, Registry, Shared, Traits
 from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
 from ferrule.cli._streams import ResultStream, result_stream
+from ferrule.cli._tables import WIDEST, draw, new_table
 from ferrule.cli._turn import FORMATS
-from ferrule.cli._visible import one_line, visible
+from ferrule.helpers import one_line, visible
 
 TABLE, JSON = "table", "json"
-
-_WIDEST = 20
-"""Columns of a name or a type; the rest of a longer one stands below."""
 
 _HINTS = (
     ("read_only", "read only", "changes things"),
@@ -91,7 +87,7 @@ async def _list(value: object, asked: Asked, result: ResultStream) -> None:
         if asked.digest:
             _write_digests(registry, asked, result)
         elif asked.form == TABLE:
-            _draw(_overview(registry) if name is None else _detail(registry, name), result)
+            draw(_overview(registry) if name is None else _detail(registry, name), result)
         elif asked.form == JSON:
             written = {one.name: one.to_json() for one in registry.definitions()}
             result.write_json(list(written.values()) if name is None else written[name])
@@ -133,19 +129,9 @@ def _unknown(name: str, registry: Registry, tools: str) -> Refused:
 # ---- for people ----------------------------------------------------------------------------------
 
 
-def _draw(shown: RenderableType, result: ResultStream) -> None:
-    """Write for a terminal as wide as it is, or without codes where there is none."""
-    text = io.StringIO()
-    codes = result.takes_codes
-    console = Console(file=text, force_terminal=codes, no_color=not codes, highlight=False)
-    console.print(shown)
-    lines = text.getvalue().splitlines()
-    result.write("".join(f"{line.rstrip()}\n" for line in lines))
-
-
 def _overview(registry: Registry) -> Table:
-    table = _table()
-    table.add_column("tool", style="bold", overflow="fold", max_width=_WIDEST)
+    table = new_table()
+    table.add_column("tool", style="bold", overflow="fold", max_width=WIDEST)
     table.add_column("hints", overflow="fold", style="dim")
     table.add_column("parameters", overflow="fold", ratio=2)
     table.add_column("description", overflow="fold", ratio=3)
@@ -157,10 +143,6 @@ def _overview(registry: Registry) -> Table:
             Text(_first_sentence(definition.description)),
         )
     return table
-
-
-def _table() -> Table:
-    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True)
 
 
 def _told(registry: Registry) -> Iterator[tuple[Definition, Traits]]:
@@ -250,10 +232,10 @@ def _said(trait: object) -> str:
 
 
 def _parameter_table(definition: Definition) -> Table:
-    table = _table()
-    table.add_column("parameter", style="bold", overflow="fold", max_width=_WIDEST)
-    table.add_column("type", overflow="fold", max_width=_WIDEST)
-    table.add_column("", overflow="fold", style="dim", max_width=_WIDEST)
+    table = new_table()
+    table.add_column("parameter", style="bold", overflow="fold", max_width=WIDEST)
+    table.add_column("type", overflow="fold", max_width=WIDEST)
+    table.add_column("", overflow="fold", style="dim", max_width=WIDEST)
     table.add_column("description", overflow="fold", ratio=1)
     required = _strings(definition.input_schema.get("required"))
     for name, schema in _properties(definition).items():

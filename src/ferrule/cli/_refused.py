@@ -4,7 +4,7 @@ from typing import IO
 
 import click
 
-from ferrule.cli._visible import one_line
+from ferrule.helpers import one_line
 
 USAGE = 2
 """Exit code: the command line was not understood."""

@@ -34,7 +34,7 @@ from ferrule.cli._refused import Refused
 from ferrule.cli._signals import Interruption
 from ferrule.cli._streams import ResultStream, result_stream, takes_codes
 from ferrule.cli._turn import AUTO, FORMATS, read_turn
-from ferrule.cli._visible import one_line
+from ferrule.helpers import one_line
 
 Display: TypeAlias = Bars | Lines
 

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ferrule.cli._refused import Refused
-from ferrule.cli._visible import HIDDEN
+from ferrule.helpers import HIDDEN
 
 _OUT, _ERROR = 1, 2
 

@@ -84,7 +84,10 @@ class Validator:
         """Return how to judge `value`: exactly, if there is a float in it that asks for it."""
         if not self._integers:
             return self._builder
-        limit = -1 if self._builder.draft is Draft.DRAFT_4 else EXACT
+        fourth = self._builder.draft is Draft.DRAFT_4
+        if not fourth and _SMALL.is_valid(value):
+            return self._builder
+        limit = -1 if fourth else EXACT
         if any(abs(item) > limit and item.is_integer() for item in _floats(value)):
             return msgspec.structs.replace(self._builder, exact=True)
         return self._builder

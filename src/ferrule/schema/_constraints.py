@@ -73,7 +73,7 @@ class Facts(msgspec.Struct, kw_only=True):
     foreign: bool = False
     default: object = msgspec.UNSET
     factory: Callable[[], object] | None = None
-    marker: Inject | Within | None = None
+    markers: list[object] = []
 
 
 def facts_of(metadata: Iterable[object]) -> Facts:
@@ -87,7 +87,7 @@ def facts_of(metadata: Iterable[object]) -> Facts:
 def _read(item: Any, facts: Facts) -> None:  # noqa: ANN401  # metadata may be anything
     root = type(item).__module__.partition(".")[0]
     if isinstance(item, Inject | Within):
-        facts.marker = item
+        facts.markers.append(item)
     elif root not in READ_HERE:
         return
     elif is_field(item):

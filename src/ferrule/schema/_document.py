@@ -124,7 +124,8 @@ def walk(root: Node, draft: Draft) -> Iterator[dict[str, object]]:
         node = stack.pop()
         if not isinstance(node, bool):
             yield node
-            stack.extend(child for _, child in subschemas(node, draft))
+            if not _HOLD.keys().isdisjoint(node):  # Most schemas hold no other.
+                stack.extend(child for _, child in subschemas(node, draft))
 
 
 # ---- where references lead -----------------------------------------------------------------------
@@ -241,7 +242,7 @@ class _Index:
             return
         address = node.get("id" if self._draft == Draft.DRAFT_4 else "$id")
         if isinstance(address, str):
-            uri, anchor = urldefrag(_join(site.base, address))
+            uri, anchor = _address(site.base, address)
             if not address.startswith("#"):
                 site.base = uri
                 self._resources.setdefault(uri, site)
@@ -263,7 +264,7 @@ class _Index:
                 self._visit(found)
 
     def _find(self, reference: str, site: _Site) -> _Site:
-        uri, fragment = urldefrag(_join(site.base, reference))
+        uri, fragment = _address(site.base, reference)
         at = f"at {shown(site.pointer, 200)}: " if site.pointer else ""
         resource = self._resources.get(uri)
         if resource is None:
@@ -308,6 +309,23 @@ def _follow(resource: _Site, pointer: str) -> _Site | None:
         else:
             return None
     return _Site(value, resource.pointer + pointer, resource.base) if is_node(value) else None
+
+
+def _address(base: str, reference: str) -> tuple[str, str]:
+    """
+    Return the address that a reference names, and the fragment after it.
+
+    Raises:
+        InvalidSchema: it is no address at all.
+    """
+    try:
+        uri, fragment = urldefrag(_join(base, reference))
+    except ValueError:
+        raise InvalidSchema(
+            f'"{shown(reference)}" is no address; refer to a schema inside the document, '
+            "as in `#/$defs/name`"
+        ) from None
+    return uri, fragment
 
 
 def _join(base: str, reference: str) -> str:

@@ -7,6 +7,7 @@ under a step limit for the patterns only that one can take; and after `_foreign`
 it would walk.
 """
 
+import secrets
 from collections.abc import Iterable
 from typing import Protocol, cast
 from urllib.parse import quote
@@ -126,7 +127,9 @@ def _reference(pointer: str) -> Node:
     return {"$ref": f"{_ADDRESS}#{quote(pointer, safe=_SAFE)}"}
 
 
-_ADDRESS = "urn:ferrule:document"
+# With a root and a path, so that a relative `$id` of the document's root resolves against it; and
+# of a name that no schema can know, so that none gives it to a part of its own.
+_ADDRESS = f"json-schema:///{secrets.token_hex(8)}"
 _EXACT = cast("dict[str, type[jsonschema_rs.KeywordValidator]]", {"type": _ExactType})
 _SAFE = "/~!$&'()*+,;=:@?"
 
@@ -156,6 +159,7 @@ def _share(document: Document) -> int:
     count = sum(
         ("pattern" in node) + len(named_nodes(node.get("patternProperties")))
         for node in document.nodes
+        if "pattern" in node or "patternProperties" in node
     )
     return max(_PATTERN_BYTES // max(count, 1), _LEAST_PATTERN_BYTES)
 
@@ -171,7 +175,8 @@ def judged(engine: Engine, value: object) -> bool:
         engine.validate(value)
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, _GIVING_UP):
-            raise ValidatorCrash from error
+            # The engine's own error repeats the whole value, and a cause gets into logs.
+            raise ValidatorCrash from ValueError(error.message)
         return False
     return True
 

@@ -191,7 +191,8 @@ class _Walk:
         self, place: Place, rule: str, expected: str, *, hint: str = "", order: Place = None
     ) -> None:
         """Note a problem at `place`; among its siblings it stands where `order` says."""
-        problem = Problem(path=path_of(_steps(place)), rule=rule, expected=expected, hint=hint)
+        path = path_of(_steps(place)) if place else ""
+        problem = Problem(path=path, rule=rule, expected=expected, hint=hint)
         self._found.append((order or place, problem))
 
     def _visit(self, plan: Plan, value: object, place: Place) -> None:
@@ -219,7 +220,7 @@ class _Walk:
         if plan.choices is not None and key(value) not in plan.choices:
             self._unlisted(plan, value, place)
             return True
-        if plan.types and not has_type(value, plan.types):
+        if type(value) not in plan.exactly and plan.types and not has_type(value, plan.types):
             expected = f"expected {joined(plan.types)}, got {given(value, plan.types)}"
             self._report(place, "type", expected)
             return True
@@ -385,7 +386,7 @@ class _Walk:
         """Report a name that nothing accepts; the first of an object says which are accepted."""
         place, known = inner[0], members.properties
         expected = f'unexpected property "{shown(name)}"'
-        if not any(order and order[0] is place for order, _ in self._found):
+        if not any(order and order[0] is place for order, _ in reversed(self._found)):
             names = [shown(one) for one in islice(known, _NAMES_LISTED)]
             more = f" and {len(known) - _NAMES_LISTED} more" if len(known) > _NAMES_LISTED else ""
             expected += f"; accepted: {', '.join(names)}{more}" if names else "; none is accepted"

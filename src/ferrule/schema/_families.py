@@ -12,10 +12,12 @@ import importlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Optional, Protocol, cast
 
 import msgspec
 
+from ferrule._hidden import placing
 from ferrule._near import shown
 from ferrule.errors import DeclarationError, InvalidCall, Problem
 from ferrule.schema._native import (
@@ -41,6 +43,7 @@ from ferrule.schema._shape import (
     Signature,
     Union,
     nodes,
+    roots_in,
 )
 from ferrule.schema._types import shape_of
 
@@ -53,7 +56,7 @@ REST = "**"
 class Pydantic(Protocol):
     """What is needed of `ferrule.schema._pydantic`."""
 
-    def reader(self, hint: object, name: str) -> Callable[[object], object]:
+    def reader(self, hint: object, name: str, roots: frozenset[str]) -> Callable[[object], object]:
         """Return what makes a value of `hint` from what was read from JSON."""
         ...
 
@@ -83,9 +86,10 @@ def foreign_schema(hint: object) -> dict[str, object]:
     return pydantic(f"`{getattr(hint, '__name__', hint)}`").schema(hint)
 
 
-def foreign_reader(hint: object) -> Callable[[object], object]:
+def foreign_reader(shape: Shape) -> Callable[[object], object]:
     """Return what makes values of a type inside one of msgspec's."""
-    return pydantic(f"`{getattr(hint, '__name__', hint)}`").reader(hint, "")
+    where = f"`{getattr(shape.hint, '__name__', shape.hint)}`"
+    return pydantic(where).reader(shape.hint, "", roots_in(shape))
 
 
 class Reader:
@@ -137,7 +141,8 @@ def converter(signature: Signature, *, closed: bool = True) -> "Converter":
     Raises:
         DeclarationError: a parameter's type cannot be made from JSON.
     """
-    return Converter(signature, closed=closed)
+    made = Converter(signature, closed=closed)
+    return RootedConverter(signature, closed=closed) if any(made.roots) else made
 
 
 class Converter:
@@ -160,6 +165,7 @@ class Converter:
         "_simple",
         "_variadic",
         "quick",
+        "roots",
     )
 
     quick: type[msgspec.Struct] | None
@@ -167,11 +173,14 @@ class Converter:
     The type to which msgspec converts strictly just what the generated schema takes, so that
     nobody need ask the schema as well; `None` where it does not.
     """
+    roots: tuple[frozenset[str], ...]
+    """For each visible parameter, the roots that paths inside its type stay below."""
 
     def __init__(self, signature: Signature, *, closed: bool) -> None:
         parameters = signature.parameters
         self._natives = Natives(foreign_reader)
         self._columns = tuple(_column_of(p, self._natives, signature.name) for p in parameters)
+        self.roots = tuple(column.survey.roots for column in self._columns)
         names = [column.name for column in self._columns]
         kinds = [column.kind for column in self._columns]
         defaults = [_default(p, signature.name) for p in parameters]
@@ -246,6 +255,27 @@ class Converter:
         return known
 
 
+class RootedConverter(Converter):
+    """Turns the arguments of a tool in whose types there are paths below a root."""
+
+    __slots__ = ()
+
+    def __call__(self, arguments: dict[str, object]) -> msgspec.Struct:
+        """Return the typed value with its paths as written: where they lead is asked later."""
+        with placing(None):
+            return super().__call__(arguments)
+
+    def placed(self, arguments: dict[str, object], roots: Mapping[str, Path]) -> msgspec.Struct:
+        """
+        Return the typed value with its paths below their roots.
+
+        Raises:
+            InvalidCall: a path leaves its root.
+        """
+        with placing(roots):
+            return super().__call__(arguments)
+
+
 class _Column(msgspec.Struct, frozen=True):
     """One argument: its name in JSON, its shape, and what makes its value."""
 
@@ -281,7 +311,7 @@ def _column(name: str, hint: object, shape: Shape, natives: Natives, where: str)
         return _Column(name, shape, natives.checked_type_of(shape), found)
 
     def by_pydantic() -> _Column:
-        reader = pydantic(where).reader(hint, "" if name == REST else name)
+        reader = pydantic(where).reader(hint, "" if name == REST else name, found.roots)
         return _Column(name, shape, stand_in(name, reader), found, reader)
 
     # With a model in it, pydantic is the faster one to make all of it, if it knows all of it.
@@ -355,6 +385,8 @@ def _default(parameter: Parameter, function: str) -> object:
 
 
 def _can_change(value: object) -> bool:
+    if type(value) in BUILTIN:
+        return False
     return isinstance(value, MUTABLE) or any(hasattr(value, name) for name in CLASSES)
 
 

@@ -129,12 +129,15 @@ def _check_size(schema: object, limits: Limits) -> None:
                 below.extend(item.values())
             elif is_array(item):
                 below.extend(item)
-            if len(below) > left or length < 0:
-                most = f"{limits.schema_bytes} bytes" if length < 0 else f"{limits.nodes} values"
-                raise InvalidSchema(
-                    f"the schema has more than {most}; make it smaller, or raise the limit in "
-                    "`Limits`"
-                )
+            else:
+                continue
+            if len(below) > left:
+                break
+        if len(below) > left or length < 0:
+            most = f"{limits.schema_bytes} bytes" if length < 0 else f"{limits.nodes} values"
+            raise InvalidSchema(
+                f"the schema has more than {most}; make it smaller, or raise the limit in `Limits`"
+            )
         if depth > limits.depth and any(isinstance(item, dict | list) for item in level):
             raise _too_deep(limits)
         level = below

@@ -32,6 +32,7 @@ from ferrule.schema._shape import (
     Supplied,
     Union,
     nodes,
+    roots_in,
 )
 
 Make = Callable[[object], object]
@@ -100,6 +101,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         divided: There is a union that must be told apart.
         builtin: Every scalar is one of JSON's own, or of msgspec's.
         keyed: Some map has keys that are more than text.
+        roots: Names of the roots that paths in it stay below.
     """
 
     plain: bool
@@ -107,6 +109,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     divided: bool
     builtin: bool
     keyed: bool
+    roots: frozenset[str]
 
 
 BUILTIN = {str, int, float, bool, bytes, None, type(None)}
@@ -114,15 +117,27 @@ BUILTIN = {str, int, float, bool, bytes, None, type(None)}
 
 def survey(shape: Shape) -> Survey:
     """Return what there is in a tree."""
-    parts = nodes(shape)
+    plain = builtin = True
+    foreign = divided = keyed = False
+    for part in nodes(shape):
+        plain = plain and _plain_itself(part)
+        foreign = foreign or part.foreign
+        match part:
+            case Scalar(hint=hint):
+                builtin = builtin and hint in BUILTIN
+            case Union(members=members):
+                divided = divided or len(members) > 1 + _nullable(part)
+            case Map(key=key):
+                keyed = keyed or key.hint is not str
+            case _:
+                pass
     return Survey(
-        plain=all(map(_plain_itself, parts)),
-        foreign=any(part.foreign for part in parts),
-        divided=any(
-            isinstance(part, Union) and len(part.members) > 1 + _nullable(part) for part in parts
-        ),
-        builtin=all(not isinstance(part, Scalar) or part.hint in BUILTIN for part in parts),
-        keyed=any(isinstance(part, Map) and part.key.hint is not str for part in parts),
+        plain=plain,
+        foreign=foreign,
+        divided=divided,
+        builtin=builtin,
+        keyed=keyed,
+        roots=frozenset() if plain else roots_in(shape),
     )
 
 
@@ -134,17 +149,17 @@ def _plain_itself(node: Shape) -> bool:
     if isinstance(node, Recursive):
         return isinstance(node.cycle.target, Object | Array)  # a class; an alias is read forever
     supplied = isinstance(node, Supplied | Foreign)
-    return node.plain and not (node.foreign or node.checks or supplied)
+    return node.plain and not (node.foreign or node.checks or node.finish or supplied)
 
 
 class Natives:
     """
     Makes the types of one declaration, each class once.
 
-    What only somebody else can make is made by what `foreign` returns for its declared type.
+    What only somebody else can make is made by what `foreign` returns for its shape.
     """
 
-    def __init__(self, foreign: Callable[[object], Make]) -> None:
+    def __init__(self, foreign: Callable[[Shape], Make]) -> None:
         self._foreign = foreign
         self._cycles: dict[Cycle, Any] = {}
         self._unwritten: list[Cycle] = []
@@ -167,8 +182,8 @@ class Natives:
         """Return the type that msgspec shall read for `shape`."""
         if is_plain(shape):
             return shape.hint
-        if shape.checks:
-            return self._checked(shape)
+        if shape.checks or shape.finish:
+            return self._finished(shape)
         if shape.foreign:
             return self._made_elsewhere(shape)
         return self._rebuilt(shape)
@@ -193,7 +208,7 @@ class Natives:
                 return Any if isinstance(shape, Anything) else shape.hint
 
     def _made_elsewhere(self, shape: Shape) -> Any:  # noqa: ANN401  # a type made at run time
-        make = self._foreign(shape.hint)
+        make = self._foreign(shape)
 
         def read(value: object) -> object:
             try:
@@ -203,18 +218,19 @@ class Natives:
 
         return stand_in("Foreign", read)
 
-    def _checked(self, shape: Shape) -> Any:  # noqa: ANN401  # a type made at run time
-        kind = _checked(self.type_of(msgspec.structs.replace(shape, checks=())))
-        checks = shape.checks
+    def _finished(self, shape: Shape) -> Any:  # noqa: ANN401  # a type made at run time
+        begun = msgspec.structs.replace(shape, checks=(), finish=None)
+        kind = _checked(self.type_of(begun))
+        checks, finish = shape.checks, shape.finish
 
         def make(value: object) -> object:
             result = convert(value, kind)
             for check in checks:
                 if not check.accepts(result):
                     raise ValueError(f"expected {check.expected}")
-            return result
+            return result if finish is None else finish(result)
 
-        return stand_in("Checked", make)
+        return stand_in("Finished", make)
 
     def _array(self, shape: Array) -> Any:  # noqa: ANN401  # a type made at run time
         prefix = tuple(self.type_of(part) for part in shape.prefix)

@@ -32,6 +32,7 @@ class Plan:
         listed: The values it lists.
         choices: The same as keys; None if it lists none.
         types: The types it lists.
+        exactly: The Python types whose every value is of one of them.
         keywords: Those of its keywords that are checked one by one.
         members: What to do about the members of an object; None if nothing.
         of_object: Whether there is anything else to do about an object.
@@ -43,6 +44,7 @@ class Plan:
     __slots__ = (
         "again",
         "choices",
+        "exactly",
         "keywords",
         "leftovers",
         "listed",
@@ -61,6 +63,7 @@ class Plan:
         self.listed: list[object] = []
         self.choices: frozenset[object] | None = None
         self.types: list[str] = []
+        self.exactly: frozenset[type] = frozenset()
         self.members: Members | None = None
         self.of_array = self.of_object = False
         self.leftovers = ""
@@ -72,6 +75,7 @@ class Plan:
         self.listed = listed if is_array(listed) else []
         self.choices = frozenset(map(key, self.listed)) if is_array(listed) else None
         self.types = types_in(node.get("type"))
+        self.exactly = frozenset().union(*(_EXACTLY[one] for one in self.types or _EXACTLY))
         self.members = None if _MEMBERS.isdisjoint(node) else Members(node, document)
         self.of_object = not _OF_OBJECTS.isdisjoint(node)
         self.of_array = not _OF_ARRAYS.isdisjoint(node)
@@ -79,8 +83,7 @@ class Plan:
         if not (self.again or self.keywords or self.choices is not None):
             unsettled = {list} if self.of_array else set[type]()
             unsettled |= {dict} if self.of_object or self.members else set[type]()
-            named = self.types or _EXACTLY
-            self.settled = frozenset().union(*(_EXACTLY[one] for one in named)) - unsettled
+            self.settled = self.exactly - unsettled
 
 
 class Members:

@@ -21,7 +21,16 @@ from ferrule.schema._annotations import Scope, evaluate, function_scope, signatu
 from ferrule.schema._constraints import facts_of, is_field
 from ferrule.schema._docstring import Text, read
 from ferrule.schema._shape import HiddenParameter, Kind, Parameter, Signature
-from ferrule.schema._types import NONE, NULL, UNIONS, Walk, accepts_null, bare, either
+from ferrule.schema._types import (
+    NONE,
+    NULL,
+    UNIONS,
+    Walk,
+    accepts_null,
+    bare,
+    either,
+    only_marker,
+)
 
 logger = logging.getLogger("ferrule")
 
@@ -38,7 +47,7 @@ def reflect(function: Callable[..., object], *, name: str | None = None) -> Sign
         DeclarationError: a model could not call it, and why, and what to write instead.
     """
     subject = _Subject(function, name)
-    walk = Walk()
+    walk = Walk(rooted=True)
     visible: list[Parameter] = []
     hidden: list[HiddenParameter] = []
     for parameter in subject.parameters:
@@ -190,6 +199,8 @@ VARIADIC: set[Kind] = {"var_positional", "var_keyword"}
 
 def _marker(hint: Any) -> Any:  # noqa: ANN401  # a subclass of Hidden, an Inject, a Within, or None
     """Return what hides a parameter, also when it may be None."""
+    if type(hint) is type and not issubclass(hint, Hidden):  # What most hints are.
+        return None
     if get_origin(hint) in UNIONS:
         parts = [part for part in get_args(hint) if part is not NONE]
         return _marker(parts[0]) if len(parts) == 1 else None
@@ -211,6 +222,9 @@ def _visible(
     subject: _Subject,
 ) -> Parameter:
     where = subject.where(parameter.name)
+    kind = KINDS[parameter.kind]
+    if kind in VARIADIC:  # each of its values has the type
+        within = None
     default = msgspec.UNSET if parameter.default is parameter.empty else parameter.default
     if is_field(default):  # `n: int = Field(5, ge=1)`
         facts = facts_of([default])
@@ -220,7 +234,7 @@ def _visible(
     shape = walk.shape(inner, where)
     if default is None and not accepts_null(shape):
         shape = either(typing.Optional[inner], [shape, NULL])  # noqa: UP045  # at run time
-    kind = KINDS[parameter.kind]
+    walk.refuse_unplaced(shape, msgspec.UNSET if within else default, where)
     return Parameter(
         name=parameter.name,
         kind=kind,
@@ -241,6 +255,7 @@ def _without_within(hint: Any, where: str) -> Any:  # noqa: ANN401  # a hint
     inner, metadata = bare(hint)
     if not (isinstance(inner, type) and issubclass(inner, pathlib.PurePath)):
         raise DeclarationError(f"{where}: only a path can stay within a root; declare it as `Path`")
+    only_marker([item for item in metadata if isinstance(item, Inject | Within)], where)
     rest = tuple(item for item in metadata if not isinstance(item, Within))
     return Annotated[(inner, *rest)] if rest else inner
 

@@ -7,9 +7,12 @@ held by a `Cycle` that is compared by identity so that comparing two trees ends.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+from ferrule._hidden import Within
+from ferrule._secret import Secret
 
 JsonType = Literal["string", "integer", "number", "boolean", "null"]
 Family = Literal["dataclass", "typeddict", "namedtuple", "attrs", "struct", "pydantic"]
@@ -44,6 +47,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         description: Text for the model.
         keywords: Members that constraints and metadata add to the schema.
         checks: Constraints for the finished value.
+        finish: Makes of the value what the function gets: a `Secret`, or a path `Within` a root.
         foreign: Only pydantic can make this value.
         plain: msgspec reads `hint` itself as this shape says.
     """
@@ -52,6 +56,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     keywords: tuple[tuple[str, object], ...] = ()
     checks: tuple[Check, ...] = ()
+    finish: Callable[[Any], object] | None = None
     foreign: bool = False
     plain: bool = True
 
@@ -295,3 +300,13 @@ def nodes(shape: Shape) -> list[Shape]:
             seen.add(node.cycle)
             found.append(node.cycle.target)
     return found
+
+
+def roots_in(shape: Shape) -> frozenset[str]:
+    """Return the names of the roots that paths in a tree must stay below."""
+    return frozenset(part.finish.root for part in nodes(shape) if isinstance(part.finish, Within))
+
+
+def holds_secret(shape: Shape) -> bool:
+    """Say whether something in a tree becomes a `Secret`."""
+    return any(part.finish is Secret for part in nodes(shape))

@@ -36,12 +36,14 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 import msgspec
 import typing_extensions
 
-from ferrule._hidden import Hidden
+from ferrule._hidden import Hidden, Within
 from ferrule._plain import is_object
+from ferrule._secret import Secret
 from ferrule.errors import DeclarationError
 from ferrule.schema._annotations import evaluate, module_scope, substitute
 from ferrule.schema._classes import Member, Members, family_of, members_of
 from ferrule.schema._constraints import facts_of, refine
+from ferrule.schema._defaults import TYPES
 from ferrule.schema._docstring import read
 from ferrule.schema._shape import (
     Anything,
@@ -57,6 +59,7 @@ from ferrule.schema._shape import (
     Shape,
     Supplied,
     Union,
+    roots_in,
 )
 
 NONE = type(None)
@@ -139,9 +142,17 @@ def shape_of(hint: object, *, where: str) -> Shape:
 
 
 class Walk:
-    """One walk over the types of one declaration."""
+    """
+    One walk over the types of one declaration.
 
-    def __init__(self) -> None:
+    Args:
+        rooted: Whether somebody gives the roots that paths in it stay below.
+    """
+
+    def __init__(self, *, rooted: bool = False) -> None:
+        self._rooted = rooted
+        self._has_roots = False
+        self._given: list[tuple[Shape, object, str]] = []
         self._open: dict[object, Cycle] = {}
         self._done: dict[object, Shape] = {}
 
@@ -154,14 +165,44 @@ class Walk:
         if not metadata:
             return shape
         facts = facts_of(metadata)
-        if facts.marker is not None:
-            raise DeclarationError(
-                f"{where}: `{type(facts.marker).__name__}` stands inside a type; it can only be "
-                "said of a parameter as a whole"
-            )
         shape = refine(shape, facts, where=where)
+        if facts.markers:
+            shape = self._marked(shape, facts.markers, where)
         # What pydantic alone can do stands beside the type, so pydantic needs that too.
         return msgspec.structs.replace(shape, hint=hint) if facts.foreign else shape
+
+    def refuse_unplaced(self, shape: Shape, default: object, where: str) -> None:
+        """
+        Refuse defaults whose paths nobody would put below their root: of a parameter, and inside.
+
+        Raises:
+            DeclarationError: one holds something, and a path inside its type has a root.
+        """
+        if not self._has_roots:
+            return
+        for given, value, place in [*self._given, (shape, default, where)]:
+            if not _is_empty(value) and roots_in(given):
+                raise DeclarationError(
+                    f"{place}: a default inside a type is not put below the root; use None or an "
+                    "empty list, and choose the path in the function"
+                )
+        self._given.clear()
+
+    def _marked(self, shape: Shape, markers: list[object], where: str) -> Shape:
+        """Return the shape of a path inside a type that must stay below a root."""
+        marker = only_marker(markers, where)
+        if not (isinstance(marker, Within) and self._rooted):
+            raise DeclarationError(
+                f"{where}: `{type(marker).__name__}` stands inside a type; it can only be "
+                "said of a parameter as a whole"
+            )
+        hint = shape.hint
+        if shape.finish or not (isinstance(hint, type) and issubclass(hint, pathlib.PurePath)):
+            raise DeclarationError(
+                f"{where}: only a path can stay within a root; declare it as `Path`"
+            )
+        self._has_roots = True
+        return msgspec.structs.replace(shape, finish=marker, plain=False)
 
     def _named(self, hint: Any, where: str) -> Shape:  # noqa: ANN401  # a hint
         origin = get_origin(hint)
@@ -190,6 +231,8 @@ class Walk:
             return self._map(hint, where)
         if not isinstance(origin, type):
             raise _refused(hint, where)
+        if origin is Secret:
+            return self._secret(hint, where)
         if issubclass(origin, Hidden):
             raise DeclarationError(
                 f"{where}: `{origin.__name__}` is given by the harness and cannot stand inside "
@@ -237,6 +280,16 @@ class Walk:
             )
         return Map(hint=hint, key=names, values=self.shape(values, where))
 
+    def _secret(self, hint: object, where: str) -> Shape:
+        """Return the shape of what a secret holds; the function gets the secret."""
+        inside = get_args(hint)
+        if not inside:
+            raise DeclarationError(f"{where}: say what the secret holds, as in `Secret[str]`")
+        shape = self.shape(inside[0], where)
+        if shape.finish is not None:
+            raise DeclarationError(f"{where}: a secret holds a plain value, not a secret or a root")
+        return msgspec.structs.replace(shape, finish=Secret, plain=False)
+
     # ---- unions, variables, aliases
 
     def _union(self, hint: object, where: str) -> Shape:
@@ -244,8 +297,9 @@ class Walk:
         members: list[Shape] = []
         for part in parts:
             shape = self.shape(part, where)
-            nested = isinstance(shape, Union) and not shape.tag and not shape.description
+            nested = isinstance(shape, Union) and not shape.tag and _says_nothing(shape)
             members.extend(shape.members if isinstance(shape, Union) and nested else [shape])
+        _refuse_doubt(members, where)
         return either(hint, members)
 
     def _variable(self, variable: Any, where: str) -> Shape:  # noqa: ANN401  # PEP 696 is not in 3.11
@@ -314,7 +368,8 @@ class Walk:
         family = family_of(cls)
         assert family is not None  # noqa: S101  # the callers looked
         if family == "pydantic" and getattr(cls, "__pydantic_root_model__", False):
-            inner = self.shape(cls.__pydantic_fields__["root"].annotation, where)
+            root = cls.__pydantic_fields__["root"]
+            inner = self.shape(Annotated[root.annotation, root], where)
             return msgspec.structs.replace(inner, hint=hint, foreign=True)
         members = members_of(hint, cls, family, where=where)
         texts = _class_texts(cls)
@@ -334,11 +389,14 @@ class Walk:
         )
 
     def _field(self, member: Member, texts: dict[str, str], cls: type, where: str) -> Field:
-        shape = self.shape(member.hint, f"{where}: field `{member.name}` of `{cls.__name__}`")
+        where = f"{where}: field `{member.name}` of `{cls.__name__}`"
+        shape = self.shape(member.hint, where)
         text = shape.description or member.description or texts.get(member.argument, "")
         default = member.default
         if member.factory is not None and member.factory in EMPTY:
             default = member.factory()
+        elif self._rooted and not member.required:
+            self._given.append((shape, member.factory or default, where))
         return Field(
             name=member.name,
             argument=member.argument,
@@ -348,10 +406,30 @@ class Walk:
         )
 
 
+def only_marker(markers: list[object], where: str) -> object:
+    """
+    Return the one marker that stands beside a type.
+
+    Raises:
+        DeclarationError: there are two, and only one could hold.
+    """
+    if len(markers) > 1:
+        raise DeclarationError(f"{where}: two markers stand beside its type; keep one")
+    return markers[0]
+
+
+def _is_empty(default: object) -> bool:
+    """Whether there is no path in a default, whatever it is for."""
+    if default is None or default is msgspec.UNSET:
+        return True
+    return isinstance(default, collections.abc.Sized) and not default
+
+
 UNIONS = {typing.Union, types.UnionType}
 ALIASES: tuple[type, ...] = (typing_extensions.TypeAliasType,)
 if sys.version_info >= (3, 12):  # pragma: no cover  # the same class on some versions
     ALIASES = (typing.TypeAliasType, typing_extensions.TypeAliasType)
+ANYTHING = frozenset({*TYPES.values(), "array", "object"})
 EMPTY: set[object] = {list, dict, set, frozenset, tuple}
 """Factories whose product is known without calling them for it."""
 
@@ -431,15 +509,53 @@ def either(hint: object, members: Iterable[Shape]) -> Shape:
     for member in members:
         if member not in different:
             different.append(member)
-    if any(isinstance(m, Anything) and not m.description and not m.foreign for m in different):
+    if any(isinstance(m, Anything) and not m.foreign and _says_nothing(m) for m in different):
         return Anything(hint=hint, plain=False)
     if len(different) == 1:
         return different[0]
     return Union(hint=hint, members=tuple(different))
 
 
+def _refuse_doubt(members: list[Shape], where: str) -> None:
+    """Refuse a union in which a value may or may not be a secret, or below a root."""
+    for index, member in enumerate(members):
+        if member.finish is not None:
+            others = [_kinds(other) for other in (*members[:index], *members[index + 1 :])]
+            if any((_kinds(member) & kinds) - {"null"} for kinds in others):
+                raise DeclarationError(
+                    f"{where}: one value could be either of two members of a union, and one of "
+                    "them is a Secret or has a root; keep one of the two"
+                )
+
+
+def _kinds(shape: Shape) -> frozenset[str]:
+    """Return the JSON types of the values that a shape may take."""
+    match shape:
+        case Scalar(type="number"):
+            return frozenset({"number", "integer"})
+        case Scalar(type=kind):
+            return frozenset({kind})
+        case Choice(values=values):
+            return frozenset(TYPES[type(value)] for value in values)
+        case Array():
+            return frozenset({"array"})
+        case Map() | Object():
+            return frozenset({"object"})
+        case Union(members=members):
+            return frozenset[str]().union(*map(_kinds, members))
+        case _:
+            return ANYTHING
+
+
+def _says_nothing(shape: Shape) -> bool:
+    """Whether a shape can be taken apart, or taken in by another, and nothing is lost."""
+    return not (shape.description or shape.checks or shape.finish)
+
+
 def _is_name(shape: Shape) -> bool:
     """Whether a shape may be the names of an object."""
+    if shape.finish is not None:
+        return False
     if isinstance(shape, Choice):
         return all(isinstance(value, str) for value in shape.values)
     return isinstance(shape, Scalar) and shape.hint is str

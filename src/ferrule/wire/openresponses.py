@@ -49,6 +49,9 @@ _LONGEST_IMAGE = 20_971_520
 _LONGEST_FILE = 33_554_432
 _LONGEST_ENDING = 8
 
+_CUT_OFF_STATUS = ("incomplete", "in_progress")
+"""A tuple: a status may be anything, and what has no hash cannot be looked for in a set."""
+
 _CUT_OFF = "{"
 """Arguments of a call that the model did not come to write: no JSON, so the call is refused."""
 
@@ -213,7 +216,7 @@ def _call(item: Item, path: str, names: Names) -> ToolCall:
     if arguments is not None and not isinstance(arguments, str):
         raise InvalidValue(f"this is no response: {path}.arguments is not a string of JSON")
     text = arguments or ""
-    if not text.strip() and item.get("status") in {"incomplete", "in_progress"}:
+    if not text.strip() and item.get("status") in _CUT_OFF_STATUS:
         text = _CUT_OFF
     return ToolCall(id=call_id, name=names.inward(_escaped(name)), arguments=_escaped(text))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.cli._visible import one_line, visible
+from ferrule.helpers import one_line, visible
 
 SHOWN = {"\u0600", "\u0601", "\u0602", "\u0603", "\u0604", "\u0605", "\u06dd", "\u070f", "\u0890"}
 SHOWN |= {"\u0891", "\u08e2", "\U000110bd", "\U000110cd"}

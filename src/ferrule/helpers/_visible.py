@@ -18,6 +18,7 @@ HIDDEN = re.compile(
 )
 """Characters that control, turn or hide text. One pattern, since 5 MB must not take a second."""
 
+_BREAKS = re.compile(r"[\t\n]")
 _SPACES = re.compile(r"[ \t\r\n]+")
 
 
@@ -31,6 +32,11 @@ def one_line(text: str, limit: int = 400) -> str:
     beginning = visible(_SPACES.sub(" ", text[: 4 * limit]).strip())
     whole = len(text) <= 4 * limit and len(beginning) <= limit
     return beginning if whole else f"{beginning[: limit - 1]}…"
+
+
+def spelt(text: str) -> str:
+    """Return all of `text` in one visible line: tabs and line feeds are written out as well."""
+    return _BREAKS.sub(_named, HIDDEN.sub(_named, text))
 
 
 def _named(found: re.Match[str]) -> str:
