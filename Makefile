@@ -11,7 +11,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz bench coverage lint typecheck format pins clean
+.PHONY: help demo test test-fast fuzz bench bench-peers coverage lint typecheck format pins clean
 
 help:
 	@echo 'make demo       two turns of a model, run by ferrule'
@@ -20,7 +20,8 @@ help:
 	@echo 'make lint       ruff: rules and format       make typecheck  mypy and basedpyright'
 	@echo 'make format     let ruff repair what it can  make coverage   branches that no test takes'
 	@echo 'make fuzz       made-up inputs, each reader  make bench      the figures'
-	@echo 'make pins       write constraints.txt anew   make clean      remove what was made'
+	@echo 'make pins       write constraints.txt anew   make bench-peers  the figures of others beside them'
+	@echo 'make clean      remove what was made'
 
 # ---- set-up: a stamp per set of extras, so that the second run installs nothing -------------------
 
@@ -74,6 +75,11 @@ fuzz: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python benchmarks/__main__.py
 
+# Seven frameworks, each in an environment of its own under .bench: minutes to install, half an hour
+# to measure. PEERS=mcp measures one of them again.
+bench-peers: .venv/.dev
+	PYTHON='$(PYTHON)' $(BIN)/python benchmarks/bench_peers.py $(PEERS)
+
 # ---- upkeep --------------------------------------------------------------------------------------
 
 # The newest versions that pyproject.toml allows, as one line each.
@@ -84,5 +90,5 @@ pins:
 	rm -rf .pins
 
 clean:
-	rm -rf .venv .pins dist build workspace .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .bench .pins dist build workspace .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

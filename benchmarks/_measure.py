@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from time import perf_counter, process_time
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ ROW_SECONDS = 1.0
 
 SAMPLE_SECONDS = 0.002
 """How long a sample is made to take at least, so that the clock's grain does not matter."""
+
+Result = TypeVar("Result")
 
 Work = Callable[[], object]
 """What is timed; what it returns is thrown away."""
@@ -47,7 +49,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     ratio: float
     goal: float
-    unit: str = "×"  # noqa: RUF001 - the sign for times, as people write it
+    unit: str = "×"
 
     @property
     def figure(self) -> str:
@@ -78,6 +80,14 @@ class Loop:
 
         return lambda: self._runner.run(awaited())
 
+    def run(self, work: Awaitable[Result]) -> Result:
+        """Run `work` on the loop, and return what it returns."""
+
+        async def awaited() -> Result:
+            return await work
+
+        return self._runner.run(awaited())
+
     def __enter__(self) -> Self:
         return self
 
@@ -89,19 +99,32 @@ def ratio(subject: Work, floor: Work, *, clock: Callable[[], float] = process_ti
     """
     Return how many times as long `subject` takes as `floor`.
 
-    Both are warmed up and sampled in turn. The garbage collector is on, as in a program, but not
-    over what was there before. What waits for something needs `perf_counter` as its clock.
+    What waits for something needs `perf_counter` as its clock.
     """
-    above, below = _repetitions(subject, clock), _repetitions(floor, clock)
-    ratios: list[float] = []
+    return statistics.median(ours / base for ours, base in sampled(subject, floor, clock=clock))
+
+
+def sampled(
+    *works: Work, clock: Callable[[], float] = process_time, rounds: int = ROUNDS
+) -> list[tuple[float, ...]]:
+    """
+    Return what a repetition of each work takes, in rounds: at least so many.
+
+    All are warmed up and sampled in turn. The garbage collector is on, as in a program, but not
+    over what was there before. It is told to run between rounds, so that what the last work of one
+    leaves behind is not counted against the first work of the next.
+    """
+    counts = [_repetitions(work, clock) for work in works]
+    taken: list[tuple[float, ...]] = []
     gc.collect()
     gc.freeze()
     start = perf_counter()
-    while len(ratios) < ROUNDS or perf_counter() - start < ROW_SECONDS:
-        ours, base = _seconds(subject, above, clock), _seconds(floor, below, clock)
-        ratios.append((ours / above) / (base / below))
+    while len(taken) < rounds or perf_counter() - start < ROW_SECONDS:
+        pairs = zip(works, counts, strict=True)
+        taken.append(tuple(_seconds(work, count, clock) / count for work, count in pairs))
+        gc.collect()
     gc.unfreeze()
-    return statistics.median(ratios)
+    return taken
 
 
 def machine() -> str:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make a virtual environment and install Ferrule into it, editable and pinned.
 #
-#     [PYTHON=python3] [CONSTRAINTS=constraints.txt] sh scripts/venv.sh DIRECTORY EXTRA[,EXTRA...]
+#     [PYTHON=python3] [CONSTRAINTS=constraints.txt] sh scripts/venv.sh DIRECTORY EXTRA[,EXTRA...] [PACKAGE...]
 #
 # Debian's python3 refuses pip outside an environment (PEP 668) and may come without ensurepip, so
 # that it cannot put a pip inside one either. Neither is needed: a pip of any environment can
@@ -10,6 +10,7 @@ set -eu
 
 venv=$1
 extras=$2
+shift 2  # what is left is installed beside Ferrule
 python=${PYTHON:-python3}
 constraints=${CONSTRAINTS-constraints.txt}
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -70,4 +71,4 @@ echo "ferrule: installing ferrule[$extras] into $venv" >&2
 # First the build backend, then the project without an environment of its own for the build:
 # that one would be filled with whatever version is newest, past the pins.
 install 'hatchling>=1.27'
-install --no-build-isolation --editable ".[$extras]"
+install --no-build-isolation --editable ".[$extras]" "$@"
