@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ferrule"
 
 HOUSE: tuple[tuple[str, ...], ...] = (
-    ("_backend", "_contain", "_near", "_secret", "errors"),
+    ("_backend", "_contain", "_cut", "_near", "_secret", "errors"),
     ("_asking", "_ijson", "_mend", "_plain", "_value"),
     ("_content", "_hidden", "_traits"),
     ("_calls", "_failure"),

@@ -6,6 +6,7 @@ Each row of the table is run twice: through an executor, as a harness does it, a
 """
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -574,3 +575,38 @@ async def test_cancelled_before_and_after_dispatch_in_a_batch() -> None:
 def test_a_call_behind_one_that_never_ended_was_not_reached() -> None:
     """FAIL-6: in words, not in the reason's own spelling."""
     assert Cancelled("not_reached", tool="t").text == 'Error: tool "t" did not run: not reached'
+
+
+# ---- how much a model reads ----------------------------------------------------------------------
+
+
+def test_what_a_model_reads_is_bounded_and_the_host_keeps_the_whole() -> None:
+    """EXE-11: 100 MB of text are cut between characters, and say so; the result has them all."""
+    whole = "é" * 50_000_000
+    outcome = Completed(Result.of(whole))
+
+    assert len(outcome.text.encode()) <= 256 * 1024
+    assert outcome.text.endswith(f" of {100_000_000} bytes are shown]")
+    assert outcome.result.text == whole
+    assert len(outcome.reading(1000).encode()) <= 1000
+
+
+def test_json_is_never_cut_into_broken_json() -> None:
+    """EXE-11: it becomes JSON that tells its beginning."""
+    outcome = Completed(Result.of({"rows": ["x" * 1000] * 1000}))
+    read = json.loads(outcome.text)
+
+    assert read["beginning"].startswith('{"rows":["xxx')
+    assert len(outcome.text.encode()) <= 256 * 1024
+    assert Completed(Result.of({"a": 1})).text == '{"a":1}'
+
+
+def test_errors_are_bounded_too() -> None:
+    """EXE-11: a failure as long as a book, and a denial."""
+    failed = Failed(Failure("x" * 10_000_000))
+    denied = Rejected("unauthorized", message="y" * 1_000_000)
+
+    assert failed.text.startswith("Error: xxx")
+    assert all(len(one.text.encode()) <= 256 * 1024 for one in (failed, denied))
+    assert len(str(failed.failure)) == 10_000_000
+    assert Suspended(InputRequest("?", schema=True)).reading(5) == ""

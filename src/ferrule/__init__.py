@@ -20,6 +20,7 @@ from ferrule._calls import ToolCall
 from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
 from ferrule._context import Asker, Context, OnProgress, Progress, Recorder
 from ferrule._contract import Contract, Invocation, Repair
+from ferrule._cut import cut_json, cut_text
 from ferrule._decisions import Allow, Ask, Decision, Deny
 from ferrule._decode import decode
 from ferrule._definition import Definition
@@ -157,6 +158,8 @@ __all__ = (
     "canonical",
     "capability",
     "classify",
+    "cut_json",
+    "cut_text",
     "decode",
     "diff",
     "digest",

@@ -16,8 +16,10 @@ import msgspec
 
 from ferrule._contain import message_of
 from ferrule._content import Result
+from ferrule._cut import cut_json, cut_text
 from ferrule._decisions import Deny
 from ferrule._failure import Failure, chain, classify, evidence_of
+from ferrule._ijson import Limits
 from ferrule._near import shown
 from ferrule._requests import InputRequest
 from ferrule._traits import Replay
@@ -37,6 +39,9 @@ from ferrule.errors import (
 
 logger = logging.getLogger("ferrule")
 
+MODEL_BYTES = Limits().model_bytes
+"""Bytes that a model reads of one outcome, where nobody has said otherwise."""
+
 CancelledReason: TypeAlias = Literal["cancelled", "not_reached"]
 UnknownReason: TypeAlias = Literal[
     "raised", "bad_result", "timed_out", "crashed", "still_running", "owner_lost", "cancelled"
@@ -55,8 +60,17 @@ class _Ending(Value, frozen=True, tag_field="outcome"):
 
     @property
     def text(self) -> str:
-        """What a model reads as text; an error begins with `Error: `, once."""
-        return f"Error: {self._public}"
+        """What a model reads as text, at most 256 KiB; an error begins with `Error: `, once."""
+        return self.reading(MODEL_BYTES)
+
+    def reading(self, limit: int) -> str:
+        """
+        Return what a model reads as text, cut to `limit` bytes of UTF-8 (CONTRACT EXE-11).
+
+        Text is cut between characters, with a notice of what is shown and what there is; JSON
+        becomes JSON that tells its beginning. The host keeps the whole in the outcome itself.
+        """
+        return cut_text(f"Error: {self._public}", limit)
 
     @property
     def _public(self) -> str:
@@ -87,10 +101,10 @@ class Completed(_Ending, frozen=True, tag="completed"):
         """Whether the result asks that the agent loop stop."""
         return self.result.terminate
 
-    @property
-    def text(self) -> str:
-        """What a model reads of the result as text."""
-        return self.result.text
+    def reading(self, limit: int) -> str:
+        """Return what a model reads of the result as text, cut to `limit` bytes of UTF-8."""
+        is_text = self.result.content or self.result.structured_content is msgspec.UNSET
+        return (cut_text if is_text else cut_json)(self.result.text, limit)
 
     def to_json(self) -> dict[str, object]:
         """Return the outcome as plain JSON."""
@@ -167,9 +181,8 @@ class Suspended(_Ending, frozen=True, tag="suspended"):
 
     request: InputRequest
 
-    @property
-    def text(self) -> str:
-        """Nothing yet."""
+    def reading(self, limit: int) -> str:  # noqa: ARG002  # of nothing, whatever the limit
+        """Return nothing: there is nothing to read yet."""
         return ""
 
     def to_json(self) -> dict[str, object]:

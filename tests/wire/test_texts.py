@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import read_json
-from ferrule.wire._texts import clean, cut_json, cut_text
+from ferrule import cut_json, cut_text, read_json
+from ferrule.wire._texts import clean
 
 unicode = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
 texts = st.lists(unicode | st.sampled_from(["\ufdd0", "\uffff"]), max_size=4).map("".join)

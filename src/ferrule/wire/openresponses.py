@@ -31,10 +31,12 @@ from ferrule import (
     Text,
     Tool,
     ToolCall,
+    cut_json,
+    cut_text,
 )
 from ferrule.wire._losses import Loss
 from ferrule.wire._names import Names
-from ferrule.wire._texts import clean, cut_json, cut_text
+from ferrule.wire._texts import clean
 
 __all__ = ("Wire",)
 
