@@ -764,3 +764,29 @@ def test_the_first_example_prints_what_it_says() -> None:
         "(did you mean hours_back?)\n"
         "Error: invalid json: limit: a member name is repeated\n"
     )
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_loop_of_ones_own_runs_calls_as_an_executor_does(backend: str) -> None:
+    """EXE-13: with `Leg`, `Context.of`, `authorize`, `call` and `Schedule`, and no more."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            f"import anyio, own_loop; anyio.run(own_loop.main, backend={backend!r})",
+        ],
+        cwd=Path(__file__).parents[1] / "examples",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "booked 1",
+        "Suspended",
+        "Error: invalid arguments: amount: expected integer, got string",
+        "booked 1000",
+    ]

@@ -45,6 +45,7 @@ from ferrule._outcome import (
 )
 from ferrule._registry import Registry, Source
 from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
+from ferrule._schedule import Schedule
 from ferrule._secret import Secret
 from ferrule._step import Step
 from ferrule._tool import RawTool, Tool
@@ -137,6 +138,7 @@ __all__ = (
     "Repair",
     "Replay",
     "Result",
+    "Schedule",
     "Secret",
     "Shared",
     "Sink",

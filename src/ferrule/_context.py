@@ -2,6 +2,7 @@
 
 import contextvars
 import functools
+import inspect
 import logging
 import math
 import threading
@@ -469,10 +470,20 @@ async def in_thread(context: Context, function: Callable[[], T]) -> T:
 
 
 async def _carried(function: Callable[[], T], threads: Threads | None) -> T | Threw:
+    # In a tuple, as trio takes a coroutine that comes out of a thread for a mistake of ours.
     if threads is None:
-        return await anyio.to_thread.run_sync(carry, function)
+        (done,) = await anyio.to_thread.run_sync(lambda: (carry(function),))
+        return done
     threads.running = thread = Thread(function)
-    return await anyio.to_thread.run_sync(thread, abandon_on_cancel=True, limiter=threads.limiter())
+    (done,) = await anyio.to_thread.run_sync(
+        lambda: (thread(),), abandon_on_cancel=True, limiter=threads.limiter()
+    )
+    return done
+
+
+async def awaited(value: object) -> object:
+    """Return what a plain function gave: an awaitable, as of a wrapped async one, is awaited."""
+    return await value if inspect.isawaitable(value) else value
 
 
 async def watched(context: Context, wait: Callable[[Threads | None], Awaitable[T]]) -> T:

@@ -20,7 +20,7 @@ import msgspec
 
 from ferrule._asking import is_async
 from ferrule._content import Result
-from ferrule._context import Context, in_thread
+from ferrule._context import Context, awaited, in_thread
 from ferrule._contract import Decode, Invocation
 from ferrule._dedicated import Dedicated
 from ferrule._definition import Definition
@@ -176,10 +176,10 @@ class FunctionTool(Declared, Generic[P, R]):
         if self._is_async:
             return given(await bound())
         if self._where == "loop":
-            return given(bound())
+            return given(await awaited(bound()))
         if isinstance(self._where, Dedicated):
-            return given(await self._where.run(context, bound))
-        return given(await in_thread(context, bound))
+            return given(await awaited(await self._where.run(context, bound)))
+        return given(await awaited(await in_thread(context, bound)))
 
     def run_here(self, invocation: Invocation, context: Context) -> Result | InputRequest:
         """Run a plain function where we are, wherever it was meant to run."""

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 from ferrule._asking import is_async
 from ferrule._content import Result, Text
-from ferrule._context import Context, in_thread
+from ferrule._context import Context, awaited, in_thread
 from ferrule._contract import Decode, Invocation
 from ferrule._definition import Definition
 from ferrule._requests import InputRequest
@@ -194,7 +194,7 @@ class RawTool(Declared):
         bound = functools.partial(self._function, invocation.arguments, context)
         if self._in_loop:
             return given(await cast("Awaitable[object]", bound()))
-        return given(await in_thread(context, bound))
+        return given(await awaited(await in_thread(context, bound)))
 
 
 def check_parts(name: str, validate: object, close: object) -> None:
