@@ -1016,3 +1016,26 @@ async def test_a_context_and_an_authorization_show_no_secrets() -> None:
 
     assert "XYZ" not in f"{policy.saw} {contexts} {contexts[0]}"
     assert "echo" in repr(policy.saw[0])
+
+
+async def test_what_confines_a_call_is_what_its_tool_says_of_these_arguments() -> None:
+    """agenttool 55; AUT-1: nothing where it is silent; a name; or what a function says."""
+    policy = Policy()
+
+    def confined(arguments: dict[str, object]) -> str | None:
+        return None if "escape" in arguments else "seatbelt"
+
+    tools = [
+        raw("silent", lambda _, __: None),
+        raw("boxed", lambda _, __: None, confinement="seatbelt"),
+        raw("asked", lambda _, __: None, confinement=confined),
+        raw("odd", lambda _, __: None, confinement=lambda _: cast("str", 3)),
+    ]
+    calls = [ToolCall.of("silent"), ToolCall.of("boxed"), ToolCall.of("asked")]
+    calls += [ToolCall.of("asked", {"escape": True}), ToolCall.of("odd")]
+    outcomes = await Executor(Registry(tools).guarded(policy), max_parallel=1).run(calls)
+
+    assert [saw.confinement for saw in policy.saw] == [None, "seatbelt", "seatbelt", None]
+    assert cast("Rejected", outcomes[4]).kind == "unavailable"
+    with pytest.raises(InvalidValue, match="confinement is the name of what confines"):
+        Traits(confinement=cast("str", ""))

@@ -136,7 +136,7 @@ TWICE = r'"{\"pattern\": \"*.md\"}"'
         (r'["{\"pattern\": \"*.md\"}"]', False),
     ],
 )
-def test_one_extra_layer_of_encoding_comes_off(text: str, accepted: bool) -> None:
+def test_ar_04_one_extra_layer_of_encoding_comes_off(text: str, accepted: bool) -> None:
     """AR-04, justrach/codegraff2#141: exactly one, only from an object, and it is recorded."""
     schema = properties(pattern=STRING)
 
@@ -165,7 +165,7 @@ PYTHON = r"""{'q': 'it\'s', 'deep': True, 'tags': None}"""
         (r'{"q": "x",\n "n": 1}', {"q": "x", "n": 1}),
     ],
 )
-def test_text_that_says_the_same_in_other_spelling_is_repaired(
+def test_ar_07_text_that_says_the_same_in_other_spelling_is_repaired(
     text: str, arguments: dict[str, object]
 ) -> None:
     """AR-07, waybarrios/vllm-mlx#63: exactly the right value; without the repair, a position."""
@@ -220,7 +220,7 @@ MADE: list[str] = []
         "{'a': TRUE}",
     ],
 )
-def test_what_is_no_json_in_other_spelling_is_refused(text: str) -> None:
+def test_ar_07_what_is_no_json_in_other_spelling_is_refused(text: str) -> None:
     """AR-07: no code is run; sets, bytes, complex numbers and words of no meaning stay refused."""
     said = refused(open_to(EVERYTHING), text)
 
@@ -252,7 +252,7 @@ def publish_of(leniency: Leniency) -> Contract:
         ({"flag": "false"}, {"flag": "false"}, {"flag": "false"}),
     ],
 )
-def test_text_is_never_true_for_being_there(
+def test_ar_08_text_is_never_true_for_being_there(
     arguments: dict[str, object], strictly: object, leniently: object
 ) -> None:
     """AR-08, guardrails-ai/guardrails#1620: what is refused names the parameter."""
@@ -340,7 +340,7 @@ def test_what_is_not_exactly_the_json_of_it_is_refused(schema: object, written: 
 
 
 @pytest.mark.parametrize("written", ["5.5", "1e-1", "9007199254740994.0"])
-def test_a_number_in_text_is_judged_as_the_number(written: str) -> None:
+def test_ar_08_a_number_in_text_is_judged_as_the_number(written: str) -> None:
     """JSON-2, AR-08: an integer is whole and exact, and a model reads why its number is not."""
     contract = contract_of(properties(x=INTEGER), EVERYTHING)
 
@@ -433,7 +433,7 @@ ALSO_TEXT: list[object] = [
 
 @pytest.mark.parametrize("schema", ALSO_TEXT)
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_text_that_may_be_text_stays_text(schema: object, text: str) -> None:
+def test_ar_08_a_text_that_may_be_text_stays_text(schema: object, text: str) -> None:
     """ADM-2, AR-08: whatever else may stand there, and though something else is repaired."""
     declared = properties(x=schema, y=INTEGER) | {"$defs": {"text": STRING}}
     contract = contract_of(declared, EVERYTHING)
@@ -772,7 +772,7 @@ def test_what_is_said_stays_and_how_it_is_written_changes(
         "'path'",
     ],
 )
-def test_nothing_is_invented_and_nothing_is_lost(text: str) -> None:
+def test_ar_07_nothing_is_invented_and_nothing_is_lost(text: str) -> None:
     """AR-01, AR-07, JSON-1: what breaks off or could be read in two ways is refused as before."""
     ran: list[object] = []
 
@@ -950,7 +950,7 @@ PIECES = ["'", '"', ",", ":", "{", "}", "[", "]", " ", "\\n", "\\", "1", "a", "T
 
 
 @given(arguments=PLAIN_ARGUMENTS)
-def test_what_python_prints_is_what_python_meant(arguments: dict[str, object]) -> None:
+def test_ar_07_what_python_prints_is_what_python_meant(arguments: dict[str, object]) -> None:
     """AR-07: `repr` of plain values, and nothing else, comes back as these values."""
     assert admitted(open_to(EVERYTHING), repr(arguments)).arguments == arguments
 
@@ -973,7 +973,7 @@ def essence(text: str) -> str:
 
 
 @given(arguments=PLAIN_ARGUMENTS, write=st.sampled_from([repr, json.dumps]), data=st.data())
-def test_what_is_repaired_says_the_same(
+def test_ar_07_what_is_repaired_says_the_same(
     arguments: dict[str, object], write: object, data: st.DataObject
 ) -> None:
     """AR-07, JSON-1: of a text with pieces put in or cut out, all that it says, in order."""

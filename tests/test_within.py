@@ -82,7 +82,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("path", ATTACKS, ids=lambda path: ascii(path)[:30])
-def test_a_path_that_leaves_its_root_never_reaches_the_tool(share: Path, path: str) -> None:
+def test_se_13_a_path_that_leaves_its_root_never_reaches_the_tool(share: Path, path: str) -> None:
     """SE-13, FN-5: parents, links, absent targets, equal prefixes, loops, nulls, too long ones."""
     outcome = outcome_of_path(share, path.format(srv=share.parent))
     assert isinstance(outcome, Rejected)
@@ -115,7 +115,9 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("path", "leads_to"), HARMLESS, ids=lambda path: ascii(path)[:30])
-def test_a_path_is_taken_as_it_is_written(share: Path, path: str, leads_to: str | None) -> None:
+def test_se_13_a_path_is_taken_as_it_is_written(
+    share: Path, path: str, leads_to: str | None
+) -> None:
     """SE-13: no shell, no user, no other system and no look-alike is seen in it."""
     outcome = outcome_of_path(share, path.format(share=share))
     if leads_to is None:  # a link is followed first, and its parent is outside
@@ -126,7 +128,7 @@ def test_a_path_is_taken_as_it_is_written(share: Path, path: str, leads_to: str 
     assert Path(outcome.text).resolve() == Path(outcome.text), "absolute, and without links"
 
 
-def test_a_root_may_be_a_link_itself(share: Path, tmp_path: Path) -> None:
+def test_se_13_a_root_may_be_a_link_itself(share: Path, tmp_path: Path) -> None:
     """SE-13: both sides are resolved; what is compared is where they are."""
     (tmp_path / "alias").symlink_to(share)
     outcome = outcome_of_path(tmp_path / "alias", "a.txt")
@@ -135,7 +137,7 @@ def test_a_root_may_be_a_link_itself(share: Path, tmp_path: Path) -> None:
     assert isinstance(outcome_of_path(tmp_path / "alias", f"{share}/a.txt"), Completed)
 
 
-def test_below_the_root_of_everything_every_path_is_inside(share: Path) -> None:
+def test_se_13_below_the_root_of_everything_every_path_is_inside(share: Path) -> None:
     """SE-13: a root that is `/` or relative to where we are is a root too."""
     assert (outcome_of_path(Path("/"), "../../etc")).text == str(Path("/etc").resolve())
     assert isinstance(outcome_of_path(Path(os.path.relpath(share)), "a.txt"), Completed)
@@ -243,7 +245,7 @@ def taking(hint: object) -> Any:  # noqa: ANN401  # a tool whose types are made 
 
 
 @pytest.mark.parametrize(("hint", "good", "bad", "place"), DEEP, ids=lambda part: ascii(part)[:40])
-def test_paths_at_any_depth_stay_below_their_root(
+def test_se_13_paths_at_any_depth_stay_below_their_root(
     share: Path, hint: object, good: object, bad: object, place: str
 ) -> None:
     """SE-13, FN-5: in lists, mappings, classes of every family, unions; each problem has a path."""
@@ -258,7 +260,7 @@ def test_paths_at_any_depth_stay_below_their_root(
     assert 'expected a path inside the root "share"' in second.text
 
 
-def test_variadic_parameters_have_roots_too(share: Path) -> None:
+def test_se_13_variadic_parameters_have_roots_too(share: Path) -> None:
     """SE-13, FN-3: each value of `*args` and `**kwargs`; hidden ones stand beside them."""
 
     @tool(form="open")
@@ -285,7 +287,9 @@ def test_variadic_parameters_have_roots_too(share: Path) -> None:
     ]
 
 
-def test_two_roots_stay_apart_and_beside_a_path_of_its_own(share: Path, tmp_path: Path) -> None:
+def test_se_13_two_roots_stay_apart_and_beside_a_path_of_its_own(
+    share: Path, tmp_path: Path
+) -> None:
     """SE-13: each path below its own root, also in strict form and with a plain function."""
     (tmp_path / "out").mkdir()
 
@@ -368,13 +372,15 @@ class Listed(NamedTuple):
     ],
     ids=lambda part: ascii(part)[:40],
 )
-def test_a_root_that_would_not_hold_is_refused_at_declaration(hint: object, sentence: str) -> None:
+def test_se_13_a_root_that_would_not_hold_is_refused_at_declaration(
+    hint: object, sentence: str
+) -> None:
     """SE-13, FN-1: a root that is said is held, or there is no tool."""
     with pytest.raises(DeclarationError, match=sentence):
         taking(hint)
 
 
-def test_a_default_of_a_parameter_with_paths_inside_is_empty() -> None:
+def test_se_13_a_default_of_a_parameter_with_paths_inside_is_empty() -> None:
     """SE-13, FN-4: of a path itself the default is put below the root."""
 
     def look(paths: list[Inside] = [Path("x")]) -> None:  # noqa: B006  # what the rule refuses
@@ -423,6 +429,6 @@ def test_nobody_gives_a_step_or_a_decoding_a_root() -> None:
         decode(["a"], list[Inside])
 
 
-def test_a_model_made_in_code_is_no_call_and_keeps_its_path() -> None:
+def test_se_13_a_model_made_in_code_is_no_call_and_keeps_its_path() -> None:
     """SE-13: only what a model sends is put below a root."""
     assert Model(path=Path("x")).path == Path("x")

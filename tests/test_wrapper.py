@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Protocol, cast, runtime_checkable
 
+import anyio.lowlevel
 import pytest
 
 from ferrule import (
@@ -488,3 +489,22 @@ async def test_a_mapped_registry_opens_wraps_and_closes_its_sources() -> None:
         assert seen == ["open"]
 
     assert seen == ["open", "close"]
+
+
+@pytest.mark.anyio
+async def test_a_wrapper_of_a_sequential_tool_orders_its_batch() -> None:
+    """agenttool 62; AUT-5, EXE-3: what it uses is kept beside that it is sequential."""
+    order: list[str] = []
+
+    async def work(arguments: dict[str, object], _: Context) -> None:
+        order.append(f"begin {arguments['i']}")
+        await anyio.lowlevel.checkpoint()
+        order.append(f"end {arguments['i']}")
+
+    outer = Wrapper(raw("work", work, sequential=True, uses="shell"))
+    calls = [ToolCall.of("work", {"i": i}) for i in range(3)]
+    await Executor([outer]).run(calls)
+
+    assert (outer.traits.sequential, outer.traits.uses) == (True, ("shell",))
+    assert order == [f"{what} {i}" for i in range(3) for what in ("begin", "end")]
+    assert (await Executor([outer]).plan(calls)).after == ((), (0,), (1,))

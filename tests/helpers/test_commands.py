@@ -35,7 +35,7 @@ async def failed(argv: object, cwd: Path, **limits: float) -> Failure:
 @pytest.mark.parametrize(
     "argv", ["git status", "", [], [""], ["echo", 5], [b"echo"], None, {"echo": 1}], ids=ascii
 )
-async def test_what_is_no_list_of_texts_is_a_failure_with_a_sentence(
+async def test_se_14_what_is_no_list_of_texts_is_a_failure_with_a_sentence(
     argv: object, tmp_path: Path
 ) -> None:
     """SE-14: a text is never split; the sentence says what would be a command."""
@@ -88,7 +88,7 @@ async def test_a_directory_that_is_not_there_is_a_failure_without_its_path(tmp_p
     assert isinstance(failure.cause, FileNotFoundError)
 
 
-async def test_no_shell_reads_the_words_and_nothing_is_typed_in(tmp_path: Path) -> None:
+async def test_se_14_no_shell_reads_the_words_and_nothing_is_typed_in(tmp_path: Path) -> None:
     """SE-14: every word arrives as it is, and who reads its input finds the end."""
     words = ["$HOME", "; ls", "*", "`id`", "a\nb", "-n", "ß"]
     done = await run_command(["printf", "%s|", *words], cwd=tmp_path)
@@ -127,7 +127,7 @@ async def test_a_command_sees_a_short_list_and_what_is_named(
     assert set(seen) <= {*ENVIRONMENT, "TOKEN", "VIRTUAL_ENV"}
 
 
-async def test_a_file_beside_the_work_is_not_taken_for_a_command(
+async def test_se_14_a_file_beside_the_work_is_not_taken_for_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SE-14: PATH may name the directory that a model writes to; only absolute ones count."""
@@ -400,7 +400,7 @@ async def test_output_without_end_takes_no_memory(tmp_path: Path) -> None:
 # ---- what may run --------------------------------------------------------------------------------
 
 
-async def test_a_command_that_no_rule_matches_never_starts(tmp_path: Path) -> None:
+async def test_se_14_a_command_that_no_rule_matches_never_starts(tmp_path: Path) -> None:
     """SE-14, FAIL-1: refused before anything begins, without its words."""
     rules = [CommandRule("touch", ANY)]
     with pytest.raises(Failure, match="not among those that are allowed") as caught:

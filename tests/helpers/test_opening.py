@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_file_is_read_written_appended_and_made(root: Path, tmp_path: Path) -> None:
+def test_se_13_a_file_is_read_written_appended_and_made(root: Path, tmp_path: Path) -> None:
     """SE-13: as `open` does, text as UTF-8; the path may be the absolute one of `Within`."""
     with open_within(root, "sub/a.txt") as file:
         assert file.read() == "ä\n"
@@ -50,7 +50,7 @@ def test_a_file_is_read_written_appended_and_made(root: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "path", ["out/key", "out/new", "key", "in/a.txt", "sub/../key", "..", "../outside/key"]
 )
-def test_no_link_is_followed_and_nothing_outside_is_touched(
+def test_se_13_no_link_is_followed_and_nothing_outside_is_touched(
     root: Path, path: str, mode: str
 ) -> None:
     """SE-13: what was a directory when it was checked may be a link now."""
@@ -64,7 +64,7 @@ def test_no_link_is_followed_and_nothing_outside_is_touched(
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "{outside}/key", ".", "", "..", "a\0b"])
-def test_a_path_that_leads_out_or_nowhere_is_a_failure(root: Path, path: str) -> None:
+def test_se_13_a_path_that_leads_out_or_nowhere_is_a_failure(root: Path, path: str) -> None:
     """SE-13, FAIL-5: with a sentence, and without a path of the host."""
     with pytest.raises(Failure, match="does not lead to a file inside its root"):
         open_within(root, path.format(outside=root.parent / "outside"))
@@ -83,7 +83,7 @@ def test_an_error_names_one_step_of_the_path(root: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["r", "w", "r+"])
-def test_what_is_no_regular_file_is_not_opened(
+def test_se_13_what_is_no_regular_file_is_not_opened(
     root: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SE-13: a pipe would make the tool wait, and a directory cannot be read."""

@@ -56,7 +56,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("argv", OTHERS, ids=ascii)
-def test_nothing_but_the_very_command_of_a_rule_matches_it(argv: list[str]) -> None:
+def test_se_14_nothing_but_the_very_command_of_a_rule_matches_it(argv: list[str]) -> None:
     """SE-14: chained, piped, redirected, substituted, prefixed or look-alike commands do not."""
     assert STATUS.matches(["git", "status"])
     assert not STATUS.matches(argv)
@@ -85,7 +85,7 @@ def test_nothing_but_the_very_command_of_a_rule_matches_it(argv: list[str]) -> N
     ],
     ids=ascii,
 )
-def test_what_a_rule_leaves_open_is_never_an_option(
+def test_se_14_what_a_rule_leaves_open_is_never_an_option(
     rule: CommandRule, argv: list[str], *, matches: bool
 ) -> None:
     """SE-14: an option can make a harmless command do something else."""
@@ -121,7 +121,7 @@ def asked(command: object, name: str = "command") -> Any:  # noqa: ANN401  # wha
     return SimpleNamespace(arguments={name: command})
 
 
-def test_a_command_of_a_rule_is_allowed_and_any_other_is_asked_about() -> None:
+def test_se_14_a_command_of_a_rule_is_allowed_and_any_other_is_asked_about() -> None:
     """SE-14, AUT-1: on the validated arguments; the person sees each word quoted and visible."""
     judge = commands([STATUS])
     assert judge(asked(["git", "status"])) == Allow()
@@ -150,7 +150,9 @@ def test_an_authorizer_beside_another_tool_says_what_to_write(command: object) -
     assert "git status" not in str(caught.value)
 
 
-def test_a_guarded_tool_runs_what_a_rule_allows_and_what_a_person_approved(tmp_path: Path) -> None:
+def test_se_14_a_guarded_tool_runs_what_a_rule_allows_and_what_a_person_approved(
+    tmp_path: Path,
+) -> None:
     """SE-14, AUT-4, AUT-7: an approval is of the very command that was shown."""
 
     @tool

@@ -50,7 +50,7 @@ def judged(
 # ---- SE-12: hints tighten and never loosen -------------------------------------------------------
 
 
-def test_an_untrusted_servers_good_word_counts_for_nothing() -> None:
+def test_se_12_an_untrusted_servers_good_word_counts_for_nothing() -> None:
     """SE-12, AUT-3: wipe_all with readOnlyHint from a server that nobody trusts is asked about."""
     call = facts("wipe_all", origin="mcp:files", traits=HARMLESS)
 
@@ -71,13 +71,13 @@ def test_an_untrusted_servers_good_word_counts_for_nothing() -> None:
         (Traits(read_only=True, open_world=False), "open_world"),
     ],
 )
-def test_each_good_word_counts_only_from_a_trusted_origin(traits: Traits, risk: Risk) -> None:
+def test_se_12_each_good_word_counts_only_from_a_trusted_origin(traits: Traits, risk: Risk) -> None:
     """SE-12: read-only, not destructive and closed world alike."""
     assert word(judged(traits, "local", ask=(risk,))) == "allow"
     assert word(judged(traits, "mcp:files", ask=(risk,))) == "ask"
 
 
-def test_a_trusted_servers_good_word_counts() -> None:
+def test_se_12_a_trusted_servers_good_word_counts() -> None:
     """SE-12: the same tool of a server that the operator named as trusted is let pass."""
     call = facts("wipe_all", origin="mcp:files", traits=HARMLESS)
 
@@ -86,7 +86,7 @@ def test_a_trusted_servers_good_word_counts() -> None:
     assert word(by_hints(allowing, trusted=())(facts(traits=HARMLESS))) == "ask"
 
 
-def test_a_tool_that_says_nothing_may_do_anything() -> None:
+def test_se_12_a_tool_that_says_nothing_may_do_anything() -> None:
     """SE-12, AUT-3: unstated is not false: it may write, destroy and reach out."""
     assert word(judged(Traits())) == "ask"
     for risk in ("writes", "destructive", "open_world"):
@@ -106,7 +106,7 @@ def test_a_tool_that_says_nothing_may_do_anything() -> None:
         (Traits(read_only=True, idempotent=False, open_world=False), set()),
     ],
 )
-def test_each_risk_is_there_unless_it_is_denied(traits: Traits, risks: set[str]) -> None:
+def test_se_12_each_risk_is_there_unless_it_is_denied(traits: Traits, risks: set[str]) -> None:
     """SE-12: destructiveHint absent is destructive, unless the tool only reads (MCP's meaning)."""
     every: tuple[Risk, ...] = ("writes", "destructive", "open_world")
 
@@ -114,7 +114,7 @@ def test_each_risk_is_there_unless_it_is_denied(traits: Traits, risks: set[str])
 
 
 @pytest.mark.parametrize("origin", ["local", "mcp:files"])
-def test_a_tool_that_contradicts_itself_is_taken_at_its_worst_word(origin: str) -> None:
+def test_se_12_a_tool_that_contradicts_itself_is_taken_at_its_worst_word(origin: str) -> None:
     """SE-12: read-only and destructive at once is destructive, and writes, whoever says it."""
     both = Traits(read_only=True, destructive=True, open_world=False)
 
@@ -123,7 +123,7 @@ def test_a_tool_that_contradicts_itself_is_taken_at_its_worst_word(origin: str) 
     assert "that it only reads and that it may destroy" in message(judged(both, origin))
 
 
-def test_a_bad_word_counts_from_everywhere() -> None:
+def test_se_12_a_bad_word_counts_from_everywhere() -> None:
     """SE-12: a server that is not trusted is believed where it warns of itself."""
     warns = Traits(read_only=False, destructive=True, open_world=True)
     asked = message(judged(warns, "mcp:files"))
@@ -251,7 +251,7 @@ async def test_a_base_that_raises_is_a_policy_error() -> None:
     assert "PLANTED" not in str(caught.value)
 
 
-async def test_a_call_of_a_harmless_tool_runs_at_once() -> None:
+async def test_se_12_a_call_of_a_harmless_tool_runs_at_once() -> None:
     """SE-12: what is known to be harmless is not asked about."""
     tool = raw("look", lambda _, __: "seen", read_only=True, open_world=False)
     (outcome,) = await Executor(Registry([tool]).guarded(by_hints(allowing))).run(
@@ -261,7 +261,7 @@ async def test_a_call_of_a_harmless_tool_runs_at_once() -> None:
     assert isinstance(outcome, Completed)
 
 
-async def test_hints_see_what_the_tool_says_at_its_origin() -> None:
+async def test_se_12_hints_see_what_the_tool_says_at_its_origin() -> None:
     """SE-12, REG-1: the origin that the registry knows decides whether a good word counts."""
     tool = raw("look", lambda _, __: "seen", read_only=True, open_world=False)
     registry = Registry([tool], origin="mcp:files").guarded(by_hints(allowing))

@@ -137,7 +137,7 @@ def test_the_first_rule_that_is_for_a_call_decides() -> None:
         ("read_only = false", Traits(read_only=True, destructive=True), True),
     ],
 )
-def test_unstated_is_not_false(condition: str, traits: Traits, holds: bool) -> None:
+def test_se_12_unstated_is_not_false(condition: str, traits: Traits, holds: bool) -> None:
     """AUT-3, SE-12: a hint is true, false or unstated; a contradiction is its worst word."""
     policy = rule(f'tool = "git_*"\nwhen = {{ {condition} }}')
 
@@ -224,7 +224,7 @@ def test_all_conditions_must_hold() -> None:
     assert word(policy(facts(arguments={"a": 1, "b": "y"}))) == "deny"
 
 
-def test_a_question_shows_the_tool_and_what_the_rule_looks_at() -> None:
+def test_se_12_a_question_shows_the_tool_and_what_the_rule_looks_at() -> None:
     """AUT-4, SE-12: a person sees the arguments that decide, with nothing hidden in them."""
     text = 'where = [{ path = "cmd[0]", matches = "*" }, { path = "n", min = 1 }, '
     policy = rule(f'{text}{{ path = "to[*]", matches = "*@*" }}]', "ask")
@@ -422,7 +422,7 @@ def test_a_rule_that_still_has_calls_of_its_own_is_kept(first: str, second: str)
 
 
 @pytest.mark.parametrize("names", ["", 'tool = "*"', 'tool = ["x", "?*"]\norigin = "*?"'])
-def test_a_rule_that_would_allow_by_hints_alone_is_refused(names: str) -> None:
+def test_se_12_a_rule_that_would_allow_by_hints_alone_is_refused(names: str) -> None:
     """AUT-3, SE-12: whoever writes a tool writes its hints."""
     text = f"{names}\nwhen = {{ read_only = true }}"
 
