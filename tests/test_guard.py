@@ -1038,4 +1038,4 @@ async def test_what_confines_a_call_is_what_its_tool_says_of_these_arguments() -
     assert [saw.confinement for saw in policy.saw] == [None, "seatbelt", "seatbelt", None]
     assert cast("Rejected", outcomes[4]).kind == "unavailable"
     with pytest.raises(InvalidValue, match="confinement is the name of what confines"):
-        Traits(confinement=cast("str", ""))
+        Traits(confinement="")
