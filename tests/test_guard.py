@@ -36,6 +36,7 @@ from ferrule import (
     InvalidValue,
     Invocation,
     Leg,
+    Leniency,
     Outcome,
     Permit,
     Registry,
@@ -1039,3 +1040,25 @@ async def test_what_confines_a_call_is_what_its_tool_says_of_these_arguments() -
     assert cast("Rejected", outcomes[4]).kind == "unavailable"
     with pytest.raises(InvalidValue, match="confinement is the name of what confines"):
         Traits(confinement="")
+
+
+async def test_a_policy_sees_the_arguments_as_they_were_repaired_and_how() -> None:
+    """ADM-2, AUT-1, AR-08: what is approved is what runs, and the repair is told."""
+    policy = Policy(Ask("Pay?"))
+    paid: list[int] = []
+
+    @tool(leniency=Leniency.COMMON)
+    async def pay(amount: int) -> None:
+        paid.append(amount)
+
+    executor = Executor([Guard(pay, policy)])
+    call = ToolCall.of("pay", {"amount": "5"}, id="c1")
+    approval = request_of(await asked(executor, call)).approval(True, by="ann")
+    same = ToolCall.of("pay", {"amount": 5}, id="c1")
+
+    assert [(saw.arguments, [r.name for r in saw.repairs]) for saw in policy.saw] == [
+        ({"amount": 5}, ["numbers_in_string"])
+    ]
+    assert isinstance(await asked(executor, call, approval, leg=2), Completed)
+    assert isinstance(await asked(executor, same, approval, leg=2), Completed)
+    assert paid == [5, 5]
