@@ -38,7 +38,8 @@ from ferrule import (
 )
 from ferrule.schema import compile
 from fuzz_ijson import INSERTIONS, NAMES, Reference, Speller, words
-from fuzzing import made_by, main, peak_of, steps_of
+from fuzzing import made_by, main, peak_of
+from support import steps_of
 
 SECRET = "zq4711"
 """Stands in values, and in no name: no refusal may have it."""

@@ -14,9 +14,9 @@ import math
 import re
 import sys
 import tomllib
-import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import cast
 
@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from ferrule import Authorization, Definition, Traits, canonical
 from ferrule.policies import InvalidPolicy, Rules
 from fuzz_ijson import Speller, words
+from fuzzing import peak_of
 from policies.facts import word
 
 BATCH = 10
@@ -262,15 +263,12 @@ def undead(text: str, error: InvalidPolicy, calls: list[Authorization]) -> str:
 
 def memory(text: str) -> int:
     """Return how many bytes more than it should reading a text takes at its height."""
-    tracemalloc.start()
-    try:
-        Rules.parse(text)
-    except InvalidPolicy:
-        pass
-    finally:
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    return peak - 8 * len(text.encode()) - 2**20
+
+    def read() -> None:
+        with suppress(InvalidPolicy):
+            Rules.parse(text)
+
+    return peak_of(read) - 8 * len(text.encode()) - 2**20
 
 
 def batches() -> st.SearchStrategy[list[tuple[str, list[Authorization]]]]:

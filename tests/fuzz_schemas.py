@@ -28,7 +28,8 @@ from ferrule import (
 from ferrule.schema import PROVIDERS, Converted, Validator, compile, findings, to_strict
 from ferrule.schema._foreign import foreign
 from fuzz_ijson import words
-from fuzzing import Changer, made_by, main, steps_of
+from fuzzing import Changer, made_by, main
+from support import steps_of
 
 Schema = dict[str, object]
 

@@ -33,7 +33,8 @@ from ferrule import (
 from ferrule.cli._refused import Refused
 from ferrule.cli._turn import read_turn
 from ferrule.wire.openresponses import Wire
-from fuzzing import Changer, made_by, main, steps_of
+from fuzzing import Changer, made_by, main
+from support import steps_of
 
 TURNS = [
     json.loads(path.read_text(encoding="utf-8"))

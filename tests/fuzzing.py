@@ -155,22 +155,6 @@ def timed(check: Check[T], one: T) -> str:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def steps_of(function: Callable[[], object]) -> int:
-    """Count the calls that a function makes, in Python and into C."""
-    count = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 def peak_of(function: Callable[[], object]) -> int:
     """Return the most bytes that Python had allocated at once while a function ran."""
     tracemalloc.start()

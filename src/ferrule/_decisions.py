@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from ferrule._value import Value, type_name, unicode
+from ferrule._value import Value, is_span, type_name, unicode
 from ferrule.errors import InvalidValue
 
 
@@ -51,9 +51,7 @@ class Ask(_Terms, frozen=True):
         if not unicode(self.message, what="the message of an Ask"):
             raise InvalidValue("an Ask says what a person is asked; give it a sentence")
         seconds = self.expires_in
-        if seconds is not None and not (
-            isinstance(seconds, int | float) and 0 < seconds < float("inf")
-        ):
+        if seconds is not None and not is_span(seconds):
             raise InvalidValue(f"expires_in of an Ask is seconds, not {type_name(seconds)}")
 
 

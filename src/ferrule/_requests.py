@@ -8,7 +8,7 @@ import msgspec
 
 from ferrule._ijson import Limits, digest, read
 from ferrule._plain import is_mapping, json_text, plain
-from ferrule._value import Value, unicode
+from ferrule._value import Value, is_span, unicode
 from ferrule.errors import InvalidJSON, InvalidSchema, InvalidValue
 from ferrule.schema import compile as compile_schema
 
@@ -151,10 +151,7 @@ class InputRequest(_RequestFacts, frozen=True):
             compile_schema(self.schema)
         except InvalidSchema as error:
             raise InvalidValue(f"the schema of an InputRequest: {error}") from None
-        seconds = self.expires_in
-        if seconds is not None and not (
-            isinstance(seconds, int | float) and 0 < seconds < float("inf")
-        ):
+        if self.expires_in is not None and not is_span(self.expires_in):
             raise InvalidValue("expires_in of an InputRequest is seconds, more than 0")
 
     @property

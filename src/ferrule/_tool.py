@@ -122,13 +122,12 @@ class Rules:
         return arguments if self._decode is None else self._decode(arguments)
 
 
-class Declared:
-    """What every declared tool is: a definition and traits, and what it owns until it is closed."""
+class Described:
+    """What every tool of ours is: a definition and traits, kept as they were when it was made."""
 
-    def __init__(self, definition: Definition, traits: Traits, close: Close | None) -> None:
+    def __init__(self, definition: Definition, traits: Traits) -> None:
         self._definition = definition
         self._traits = traits
-        self._close = close
 
     @property
     def definition(self) -> Definition:
@@ -139,6 +138,14 @@ class Declared:
     def traits(self) -> Traits:
         """What a harness reads."""
         return self._traits
+
+
+class Declared(Described):
+    """A tool that an author declared, and what it owns until it is closed."""
+
+    def __init__(self, definition: Definition, traits: Traits, close: Close | None) -> None:
+        super().__init__(definition, traits)
+        self._close = close
 
     async def aclose(self) -> None:
         """Release what the tool owns, once."""

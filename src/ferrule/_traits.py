@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 
-from ferrule._value import Value
+from ferrule._value import Value, is_span
 from ferrule.errors import InvalidValue
 
 Arguments: TypeAlias = dict[str, object]
@@ -140,7 +140,8 @@ class Traits(Value, frozen=True, kw_only=True):
             confinement_of(self.confinement)
         if not callable(self.replay):
             replay_of(self.replay)
-        if self.timeout is not None and not _is_time(self.timeout):
+        limit = self.timeout
+        if limit is not None and (isinstance(limit, bool) or not is_span(limit)):
             raise InvalidValue("timeout is seconds, more than 0, or None for no limit")
         if not isinstance(self.leniency, Leniency):
             raise InvalidValue("leniency is a Leniency, as in Leniency.COMMON")
@@ -294,11 +295,6 @@ def confinement_of(value: object) -> Confinement:
 
 _COMPUTED = ("uses", "confinement", "replay")
 """The traits that may be functions of the arguments."""
-
-
-def _is_time(seconds: object) -> bool:
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return is_number and 0 < cast("float", seconds) < float("inf")
 
 
 def _is_exception(kind: object) -> bool:

@@ -54,6 +54,11 @@ def type_name(value: object) -> str:
     return type(value).__name__
 
 
+def is_span(seconds: object) -> bool:
+    """Say whether a value is a number of seconds that is more than nothing and ends."""
+    return isinstance(seconds, int | float) and 0 < seconds < float("inf")
+
+
 def unicode(text: object, *, what: str) -> str:
     """
     Return `text` if it is a string that UTF-8 can carry.

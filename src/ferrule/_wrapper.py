@@ -17,7 +17,7 @@ from ferrule._context import Context
 from ferrule._contract import Invocation
 from ferrule._definition import Definition
 from ferrule._requests import InputRequest
-from ferrule._tool import Tool
+from ferrule._tool import Described, Tool
 from ferrule._traits import Traits
 from ferrule.errors import DeclarationError, InvalidTool, InvalidWrappingChain
 
@@ -27,7 +27,7 @@ MOST = 64
 """Wrappers around one tool, at most."""
 
 
-class Wrapper:
+class Wrapper(Described):
     """
     A tool around another: subclass it and override what is to be different, most often `call`.
 
@@ -46,10 +46,10 @@ class Wrapper:
     def __init__(self, tool: Tool, *, name: str | None = None) -> None:
         if not is_tool(tool):
             raise InvalidTool(f"{type(self).__name__} goes around a tool, not {_kind(tool)}")
-        definition, self._traits = facts_of(tool)
-        self._definition = (
-            definition if name is None else msgspec.structs.replace(definition, name=name)
-        )
+        definition, traits = facts_of(tool)
+        if name is not None:
+            definition = msgspec.structs.replace(definition, name=name)
+        super().__init__(definition, traits)
         self._wrapped = tool
 
     def __repr__(self) -> str:
@@ -59,16 +59,6 @@ class Wrapper:
     def wrapped(self) -> Tool:
         """The tool one layer further in."""
         return self._wrapped
-
-    @property
-    def definition(self) -> Definition:
-        """What a model reads; a copy that nobody else holds."""
-        return self._definition.copy()
-
-    @property
-    def traits(self) -> Traits:
-        """What a harness reads."""
-        return self._traits
 
     async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
         """Run one admitted call by the wrapped tool."""

@@ -18,6 +18,7 @@ from ferrule import Limits
 from ferrule._near import near, path_of, shown
 from ferrule.errors import InvalidSchema, Problem, ValidatorCrash
 from ferrule.schema import compile
+from support import steps_of
 
 LOOK_AROUND = "^(a|aa)+(?=x)$"
 """A pattern that only the engine that backtracks takes, and that backtracks for ever."""
@@ -863,22 +864,6 @@ def test_no_hostile_schema_or_value_takes_the_machine() -> None:
     assert (run.returncode, run.stdout.strip()) == (0, "done"), run.stderr[-2000:]
 
 
-def calls_of(function: Callable[[], object]) -> int:
-    """Count the calls that a function makes, in Python and into C."""
-    count = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 TREE = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/t"}}, {"type": "string"}]}
 
 
@@ -898,7 +883,7 @@ def test_the_cost_of_an_explanation_grows_no_faster_than_the_value(
     validator = compile(schema)
     small, large = value(100), value(1000)
     validator.problems(small)
-    assert calls_of(lambda: validator.problems(large)) < 11 * calls_of(
+    assert steps_of(lambda: validator.problems(large)) < 11 * steps_of(
         lambda: validator.problems(small)
     )
 
