@@ -14,7 +14,7 @@ assert outcomes[0].text == "5"
 ```
 """
 
-from ferrule._batch import Batch, Plan
+from ferrule._batch import Batch, Plan, Planned
 from ferrule._binding import Binding, Leg, Permit, bind
 from ferrule._calls import ToolCall
 from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
@@ -30,7 +30,7 @@ from ferrule._executor import Executor
 from ferrule._failure import CallError, Failure, classify
 from ferrule._function import FunctionTool, tool
 from ferrule._guard import Authorization, Authorizer, Guard
-from ferrule._harness import OnDispatch, Sink
+from ferrule._harness import OnDispatch, OnLate, Sink, Turn
 from ferrule._hidden import Inject, Within
 from ferrule._ijson import Limits, canonical, digest, read_json
 from ferrule._outcome import (
@@ -121,10 +121,12 @@ __all__ = (
     "Limits",
     "Link",
     "OnDispatch",
+    "OnLate",
     "OnProgress",
     "Outcome",
     "Permit",
     "Plan",
+    "Planned",
     "Problem",
     "Progress",
     "Progressed",
@@ -151,6 +153,7 @@ __all__ = (
     "ToolCall",
     "TraitFields",
     "Traits",
+    "Turn",
     "Unknown",
     "Use",
     "ValidatorCrash",

@@ -49,7 +49,7 @@ from ferrule._asking import Asking, called, in_time
 from ferrule._backend import Token, call_soon
 from ferrule._binding import Leg, Permit
 from ferrule._calls import ToolCall
-from ferrule._contain import Broke
+from ferrule._contain import Broke, Threw, contain
 from ferrule._content import Result
 from ferrule._context import Context, Progress, Thread
 from ferrule._crew import Worker
@@ -67,10 +67,32 @@ from ferrule._outcome import (
     outcome_of,
 )
 from ferrule._schedule import Schedule
+from ferrule._traits import Replay, Use
 from ferrule.errors import FerruleError
 
 _BREATH = 64
 """Calls after which a worker, or admission, lets other tasks of the loop run."""
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What is known of a call before it runs; what a host keeps that keeps calls.
+
+    Attributes:
+        call: The call; one without an id was given one.
+        refused: How it ended already, if it was not let in.
+        digest: Of its arguments, repaired where its tool allows that; empty if it was refused.
+        fingerprint: Of its tool as it was bound; empty if it was refused.
+        uses: What it works on.
+        replay: What a second run would do, as its tool says.
+    """
+
+    call: ToolCall
+    refused: Outcome | None = None
+    digest: str = ""
+    fingerprint: str = ""
+    uses: tuple[Use, ...] = ()
+    replay: Replay = "unknown"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -80,9 +102,13 @@ class Plan(msgspec.Struct, frozen=True):
     Attributes:
         after: For each call the indices of those it waits for itself; what those wait for in turn
             is not repeated.
+        calls: What is known of each.
+        sequential: Whether they run one at a time, in order.
     """
 
     after: tuple[tuple[int, ...], ...]
+    calls: tuple[Planned, ...] = ()
+    sequential: bool = False
 
 
 class Batch:
@@ -216,7 +242,12 @@ class Batch:
 
     async def planned(self) -> Plan:
         """Return the order, and run nothing."""
-        return Plan((await self._submit()).after)
+        schedule = await self._submit()
+        return Plan(
+            schedule.after,
+            calls=tuple(map(_planned, self._jobs)),
+            sequential=self._is_sequential(),
+        )
 
     # ---- before anything runs ------------------------------------------------------------------
 
@@ -251,12 +282,15 @@ class Batch:
                 self._settle(job, self._outcome(job, answer.error))
 
     def _ordered(self) -> Schedule:
-        open_jobs = [job for job in self._jobs if job.outcome is None]
-        chain = self._executor.sequential or any(
-            job.binding is not None and job.binding.traits.sequential for job in open_jobs
-        )
         uses = [job.uses if job.outcome is None else None for job in self._jobs]
-        return Schedule(uses, sequential=chain)
+        return Schedule(uses, sequential=self._is_sequential())
+
+    def _is_sequential(self) -> bool:
+        return self._executor.sequential or any(
+            job.binding is not None and job.binding.traits.sequential
+            for job in self._jobs
+            if job.outcome is None
+        )
 
     # ---- whose turn it is, and who may ---------------------------------------------------------
 
@@ -407,7 +441,7 @@ class Batch:
         if job.timer is not None:
             job.timer.cancel()
         if job.outcome is not None:
-            self._log_late(job, ended)
+            self._hear_late(job.call, context, ended)
         elif type(ended) is Result:
             self._settle(job, Completed(ended))
         else:
@@ -416,7 +450,7 @@ class Batch:
         if thread is None:
             self._release(job)
         else:
-            self._leave(job, thread)
+            self._leave(job, thread, context)
         if self._interrupt is not None:
             self._stop()
 
@@ -424,6 +458,8 @@ class Batch:
         binding, invocation = job.binding, job.invocation
         if binding is None or invocation is None:
             raise AssertionError("a call that was not admitted is never ready")
+        if self._executor.turn is not None:
+            await self._executor.turn(context)
         if self._executor.on_dispatch is not None:
             hook = called(self._executor.on_dispatch, context)
             told = await in_time(self._executor.hook_timeout, hook)
@@ -445,7 +481,7 @@ class Batch:
             ended,
             tool=job.call.name,
             call_id=job.call.id,
-            replay=job.replay,
+            replay=_replay(job),
             failures=job.binding.traits.failures if job.binding is not None else (),
             errors=self._executor.errors,
             dispatched=job.dispatched,
@@ -481,21 +517,22 @@ class Batch:
         self._settle(job, outcome)
         self._release(job)
 
-    def _log_late(self, job: Job, ended: object) -> None:
-        """Log how a call ended that had been reported before; nobody else hears of it."""
-        if isinstance(ended, Exception) and not isinstance(ended, StillRunning):
-            what, error = f"raised {type(ended).__name__}", ended
-        elif isinstance(ended, Result):
-            what, error = "completed", None
-        else:
+    def _hear_late(self, call: ToolCall, context: Context, ended: object) -> None:
+        """Log how a call ended that had been reported before, and have a host hear of it."""
+        if isinstance(ended, StillRunning) or not isinstance(ended, Exception | Result):
             return  # It was told to stop, and did; or nobody knows yet.
+        error = ended if isinstance(ended, Exception) else None
         logger.warning(
             'tool "%s", call "%s" ended after it was given up: %s',
-            job.call.name,
-            shown(job.call.id),
-            what,
+            call.name,
+            shown(call.id),
+            "completed" if error is None else f"raised {type(error).__name__}",
             exc_info=error,
         )
+        if self._executor.on_late is not None:
+            heard = contain(self._executor.on_late, context, ended)
+            if isinstance(heard, Broke):
+                logger.warning("on_late broke", exc_info=heard.error)
 
     # ---- stopping ------------------------------------------------------------------------------
 
@@ -562,13 +599,20 @@ class Batch:
             if worker.job is job and threads.scope is None and threads.abandoned is None:
                 self._log_endless(job)
 
-    def _leave(self, job: Job, thread: Thread[object]) -> None:
+    def _leave(self, job: Job, thread: Thread[object], context: Context) -> None:
         """Leave a thread behind: its slot and what it works on are free when it ends."""
+        thread.then(functools.partial(self._thread_ended, job.call, context, thread))
         self._executor.stuck.leave(thread, job.uses or ())
         self._left[thread] = job
         self._hear_of(thread)
         if not self._stopping:
             self._await_threads()
+
+    def _thread_ended(self, call: ToolCall, context: Context, thread: Thread[object]) -> None:
+        """Hear how a thread ended that was left behind; in that thread."""
+        done = thread.done
+        ended = done.error if isinstance(done, Threw) else contain(Result.of, done)
+        self._hear_late(call, context, ended.error if isinstance(ended, Broke) else ended)
 
     def _await_threads(self) -> None:
         """Have somebody wait for the threads that were left behind, if nobody does."""
@@ -680,6 +724,25 @@ class Batch:
         done = await in_time(self._executor.hook_timeout, heard)
         if isinstance(done, Broke):
             logger.warning("on_progress broke", exc_info=done.error)
+
+
+def _planned(job: Job) -> Planned:
+    if job.outcome is not None or job.invocation is None or job.binding is None:
+        return Planned(call=job.call, refused=job.outcome)
+    return Planned(
+        call=job.call,
+        digest=job.invocation.digest,
+        fingerprint=job.binding.contract.fingerprint,
+        uses=job.uses or (),
+        replay=job.replay,
+    )
+
+
+def _replay(job: Job) -> Replay:
+    """Return what a second run would do, now that it is known whether an effect was begun."""
+    if job.replay != "until_effect":
+        return job.replay
+    return "unknown" if job.context is None or job.context.effect_begun else "safe"
 
 
 def _tell(token: Token, callback: Callable[[], object]) -> None:

@@ -55,19 +55,23 @@ class Thread(Generic[T]):
     A plain function in a thread, which nobody can stop.
 
     Called in the thread; `then` has something done when it ends, whoever still waits for it.
+
+    Attributes:
+        done: What it gave, or what it raised, once it has ended.
     """
 
-    __slots__ = ("_ended", "_function", "_listeners", "_lock")
+    __slots__ = ("_ended", "_function", "_listeners", "_lock", "done")
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
         self._lock = threading.Lock()
         self._ended = False
         self._listeners: list[Callable[[], None]] = []
+        self.done: T | Threw | None = None
 
     def __call__(self) -> T | Threw:
         """Run the function and say that it has ended."""
-        done = carry(self._function)
+        self.done = done = carry(self._function)
         with self._lock:
             self._ended = True
             listeners, self._listeners = self._listeners, []
@@ -128,6 +132,9 @@ here = Here()
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
+_EFFECT = "ferrule:effect"
+"""The record that says that a call may have an effect from now on."""
+
 
 class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     """
@@ -147,6 +154,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         traits: What the tool says of itself for these arguments, if its functions were asked.
         given: What a binding made of `inject` for this call, by the parameter's name.
         passed: The guards that a permit says have allowed this leg.
+        effect_begun: Whether the call has said that it may have an effect from now on.
     """
 
     call: ToolCall
@@ -164,6 +172,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     traits: Traits | None = None
     given: Mapping[str, object] = _NOTHING
     passed: tuple[object, ...] = ()
+    effect_begun: bool = False
     _cancelled: bool = False
     _ended: bool = False
     _last: float | None = None
@@ -325,6 +334,31 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         bridge = _bridge("record")
         if self._recorder is not None:
             bridge(self.keep, record)
+
+    async def begin_effect(self) -> None:
+        """
+        Say that the call may have an effect from now on; returns when that is durable.
+
+        A tool with `replay="until_effect"` says it before it touches anything: an exception or a
+        crash before that is known to have changed nothing, so the one is a definite failure and
+        after the other the call runs again (CONTRACT DUR-3). It is kept as a record
+        `ferrule:effect`, once.
+
+        Raises:
+            Exception: what the recorder raised; the call counts as begun all the same.
+        """
+        if not self.effect_begun:
+            self.effect_begun = True
+            await self.keep(Record(_EFFECT))
+
+    def begin_effect_blocking(self) -> None:
+        """
+        Do as `begin_effect` does, from a tool that runs in a thread.
+
+        Raises:
+            FerruleError: this is not such a thread; `await context.begin_effect()` is for the loop.
+        """
+        _bridge("begin_effect")(self.begin_effect)
 
     @overload
     async def ask(self, message: str, answer: type[T]) -> Accepted[T] | Declined: ...

@@ -26,6 +26,8 @@ class Executor(Harness):
         asker: Asks people while a call waits; see `Asker`.
         on_dispatch: Called before each tool, once it has its permit; a call whose hook raises is
             `Rejected("unavailable")`. A plain function costs a thread hop a call.
+        turn: Awaited before `on_dispatch`, however long it takes; see `Turn`.
+        on_late: Hears of what comes after a call was reported; see `OnLate`. It is logged anyway.
         on_progress: Called with the newest progress of each call while the batch is read; see
             `Sink`.
         hook_timeout: Seconds that each policy, hook and trait function may take, each for itself.
@@ -63,7 +65,8 @@ class Executor(Harness):
         Return which calls would wait for which, without running any.
 
         Lets the calls in and asks the tools' functions what they work on, as a batch would; a call
-        that is refused waits for nobody and holds nobody back. No guard is asked.
+        that is refused waits for nobody and holds nobody back. No guard is asked. A host that keeps
+        calls finds in it what there is to keep; see `Planned`.
         """
         return await Batch(self, calls, caller=None, listening=False).planned()
 

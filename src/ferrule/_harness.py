@@ -18,6 +18,19 @@ Hears of progress, the newest of each call, when the batch is read: one update a
 function in a thread. What it raises is logged; it delays no tool.
 """
 
+Turn: TypeAlias = Callable[[Context], Awaitable[None]]
+"""
+Awaited when a call may run and has its slot and its turn, before `on_dispatch`, however long it
+takes; what it raises refuses the call. For a host whose calls wait for more than their batch, or
+who must keep that a tool begins before it does.
+"""
+
+OnLate: TypeAlias = Callable[[Context, object], None]
+"""
+Hears how a call ended that had been reported before: a result, a question, or an exception; from
+whichever thread it ended in. It is evidence, and changes no outcome (CONTRACT EXE-7).
+"""
+
 Errors: TypeAlias = Literal["reference", "message"]
 
 
@@ -33,6 +46,8 @@ class Harness:
         recorder: Recorder | None = None,
         asker: Asker | None = None,
         on_dispatch: OnDispatch | None = None,
+        turn: Turn | None = None,
+        on_late: OnLate | None = None,
         on_progress: Sink | None = None,
         hook_timeout: float = 30.0,
         errors: Errors = "reference",
@@ -45,6 +60,8 @@ class Harness:
         self.recorder = recorder
         self.asker = asker
         self.on_dispatch = on_dispatch
+        self.turn = turn
+        self.on_late = on_late
         self.on_progress = on_progress
         self.hook_timeout = hook_timeout
         self.errors: Errors = errors

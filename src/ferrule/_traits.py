@@ -11,7 +11,7 @@ from ferrule.errors import InvalidValue
 Arguments: TypeAlias = dict[str, object]
 """Validated arguments as plain JSON values, detached: what a trait function is given."""
 
-Replay: TypeAlias = Literal["unknown", "safe", "keyed"]
+Replay: TypeAlias = Literal["unknown", "safe", "keyed", "until_effect"]
 """
 What running a call a second time would do.
 
@@ -268,15 +268,17 @@ def replay_of(value: object) -> Replay:
     Return what a tool said of its replay.
 
     Raises:
-        InvalidValue: it is none of the three words.
+        InvalidValue: it is none of the four words.
     """
     for replay in _REPLAYS:
         if value == replay:
             return replay
-    raise InvalidValue('replay is "unknown", "safe" or "keyed", or a function giving one')
+    raise InvalidValue(
+        'replay is "unknown", "safe", "keyed" or "until_effect", or a function giving one'
+    )
 
 
-_REPLAYS: tuple[Replay, ...] = ("unknown", "safe", "keyed")
+_REPLAYS: tuple[Replay, ...] = ("unknown", "safe", "keyed", "until_effect")
 
 
 def confinement_of(value: object) -> Confinement:

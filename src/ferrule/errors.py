@@ -17,7 +17,16 @@ FerruleError
 │   └── ValidatorCrash           the tool's own validator broke: nobody can say
 ├── Failure                      a tool's definite unsuccessful outcome   (ferrule._failure)
 ├── CallError                    evidence beside an ordinary error        (ferrule._failure)
-└── AuthorizationError           a policy broke; its cause is sealed
+├── AuthorizationError           a policy broke; its cause is sealed
+└── RuntimeFault                 something of a durable call cannot be done
+    ├── JournalError             the journal cannot be read or written
+    ├── Fenced                   who writes was taken for lost meanwhile
+    ├── BatchConflict            a batch id has other calls
+    ├── AnswerConflict           an answer's id has another answer
+    ├── AnswerRefused            an answer, or a resolution, cannot be taken
+    │   └── WaitClosed           nothing waits for it any more, or ever did
+    ├── SealBroken               a sealed text was changed
+    └── SealExpired              a sealed question is past its time
 ```
 
 Whose fault it is stands in the type. An error carries facts; its sentence is built when it is
@@ -25,15 +34,20 @@ printed, is at most one kilobyte, and never repeats a value that was refused (CO
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Literal
 
 import msgspec
 
 __all__ = (
+    "AnswerConflict",
+    "AnswerRefused",
     "AuthorizationError",
+    "BatchConflict",
     "CallKind",
     "DeclarationError",
     "DuplicateTool",
+    "Fenced",
     "FerruleError",
     "ForeignInvocation",
     "InvalidCall",
@@ -44,8 +58,13 @@ __all__ = (
     "InvalidTool",
     "InvalidValue",
     "InvalidWrappingChain",
+    "JournalError",
     "Problem",
+    "RuntimeFault",
+    "SealBroken",
+    "SealExpired",
     "ValidatorCrash",
+    "WaitClosed",
 )
 
 TEXT_LIMIT = 1000
@@ -229,6 +248,71 @@ class AuthorizationError(FerruleError):
 
     def __str__(self) -> str:
         return f'the authorization of tool "{self.tool}" failed'
+
+
+class RuntimeFault(FerruleError):
+    """Something of a durable call cannot be done; what is kept was not changed."""
+
+
+class JournalError(RuntimeFault):
+    """
+    The journal cannot be read or written; says what to do.
+
+    Attributes:
+        passing: Whether it may work later: the file is locked, or the disk is full.
+    """
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
+class Fenced(RuntimeFault):
+    """
+    Who writes was taken for lost meanwhile, and somebody else has the call or the batch.
+
+    What it tried to say of an outcome is kept as evidence.
+    """
+
+
+class BatchConflict(RuntimeFault):
+    """A batch id was given to other calls before; give these another id."""
+
+
+class AnswerConflict(RuntimeFault):
+    """An answer's id was given to another answer before; give this one another id."""
+
+
+class AnswerRefused(RuntimeFault):
+    """What was said cannot be taken; the question, or the call, is as it was."""
+
+
+class WaitClosed(AnswerRefused):
+    """
+    Nothing waits for this answer.
+
+    Attributes:
+        how: `"answered"`, `"expired"`, `"withdrawn"` or `"cancelled"`; `"unknown"` if there never
+            was such a question.
+        by: Who closed it, if a person did.
+        at: When, in UTC.
+    """
+
+    def __init__(
+        self, message: str, *, how: str = "unknown", by: str = "", at: datetime | None = None
+    ) -> None:
+        super().__init__(message)
+        self.how = how
+        self.by = by
+        self.at = at
+
+
+class SealBroken(RuntimeFault):
+    """A sealed text was changed, cut, or sealed with a key that is not among those given."""
+
+
+class SealExpired(RuntimeFault):
+    """A sealed question is past its time; ask anew."""
 
 
 def sentence(kind: CallKind, problems: Sequence[Problem]) -> str:

@@ -1,0 +1,224 @@
+"""
+What waits for people: opened with the end of a leg, closed once.
+
+Each function is work of one transaction. An answer is kept with who gave it before anybody hears
+that it was, and moves its call in the same breath: who comes second finds the wait closed, and is
+told by whom and when.
+"""
+
+import sqlite3
+import uuid
+from datetime import timedelta
+from typing import Literal, cast
+
+from ferrule import (
+    Approval,
+    Continuation,
+    Failed,
+    Failure,
+    FerruleError,
+    InputRequest,
+    InvalidValue,
+    Leg,
+    canonical,
+)
+from ferrule.errors import AnswerConflict, AnswerRefused, WaitClosed
+from ferrule.ports import Receipt, Wait
+from ferrule.runtime._calls import Row, call_of, step
+from ferrule.runtime._store import Transaction
+from ferrule.runtime._text import moment, moment_or_none, outcome_text, read, written
+
+
+def open_wait(tx: Transaction, row: Row, request: InputRequest) -> str:
+    """Keep a question of a call that ended its leg with it; return the wait's id."""
+    wait = uuid.uuid4().hex
+    expires = None if request.expires_in is None else tx.at + request.expires_in
+    tx.run(
+        "INSERT INTO waits (id, call, leg, request, since, expires) VALUES (?, ?, ?, ?, ?, ?)",
+        *(wait, row.id, row.leg, written(request.to_json()), tx.at, expires),
+    )
+    return wait
+
+
+def waits(tx: Transaction) -> list[Wait]:
+    """Return what waits and can still be answered, oldest first."""
+    return [
+        _wait(tx, row)
+        for row in tx.rows(
+            "SELECT * FROM waits WHERE open AND (expires IS NULL OR expires > ?) "
+            "ORDER BY since, rowid",
+            tx.at,
+        )
+    ]
+
+
+def _wait(tx: Transaction, row: sqlite3.Row) -> Wait:
+    request = _request(row)
+    call = call_of(tx, row["call"])
+    return Wait(
+        id=row["id"],
+        call=call.call,
+        call_id=call.id,
+        message=request.message,
+        schema=request.schema,
+        since=moment(row["since"]),
+        expires=moment_or_none(row["expires"]),
+        asked_by=f"tool:{call.call.name}" if request.asked is None else request.asked.guard,
+        leg=row["leg"],
+    )
+
+
+def _request(row: sqlite3.Row) -> InputRequest:
+    return InputRequest.from_json(read(row["request"]))
+
+
+# ---- answering -------------------------------------------------------------------------------
+
+
+def answer(
+    tx: Transaction, wait_id: str, content: object, by: str, answer_id: str | None
+) -> Receipt:
+    """Answer a wait; see `ferrule.ports.Inbox.answer`."""
+    if not by.strip():
+        raise AnswerRefused("an answer says who gives it: by=…")
+    row = tx.row("SELECT * FROM waits WHERE id = ?", wait_id)
+    if answer_id is not None:
+        known = _known(tx, wait_id, content, answer_id)
+        if known is not None:
+            return known
+    if row is None:
+        raise WaitClosed(f"there is no question {wait_id}; `waits` lists those that wait")
+    if not row["open"]:
+        raise _closed(row)
+    if row["expires"] is not None and row["expires"] <= tx.at:
+        raise WaitClosed(
+            f"the question has expired at {moment(row['expires']):%Y-%m-%d %H:%M:%S} UTC",
+            how="expired",
+            at=moment(row["expires"]),
+        )
+    answer_id = uuid.uuid4().hex if answer_id is None else answer_id
+    _take(tx, row, content, by, answer_id)
+    return Receipt(wait_id=wait_id, answer_id=answer_id, by=by, at=moment(tx.at), first=True)
+
+
+def _known(tx: Transaction, wait_id: str, content: object, answer_id: str) -> Receipt | None:
+    """Return the receipt of an answer that came before under this id."""
+    row = tx.row("SELECT * FROM waits WHERE answer_id = ?", answer_id)
+    if row is None:
+        return None
+    if row["id"] != wait_id or _canonical(read(row["answer"])) != _canonical(content):
+        raise AnswerConflict(
+            f"answer {answer_id} was given before with another content, or to another question; "
+            "give this one another id"
+        )
+    at = moment(row["closed"])
+    return Receipt(wait_id=wait_id, answer_id=answer_id, by=row["by"], at=at, first=False)
+
+
+def _canonical(content: object) -> bytes | None:
+    try:
+        return canonical(content)
+    except FerruleError:
+        return None  # No JSON, and so equal to nothing that was kept.
+
+
+def _closed(row: sqlite3.Row) -> WaitClosed:
+    at = moment(row["closed"])
+    by = f" by {row['by']}" if row["by"] else ""
+    return WaitClosed(
+        f"the question was {row['how']}{by} at {at:%Y-%m-%d %H:%M:%S} UTC",
+        how=row["how"],
+        by=row["by"],
+        at=at,
+    )
+
+
+def _take(tx: Transaction, row: sqlite3.Row, content: object, by: str, answer_id: str) -> None:
+    request = _request(row)
+    approval: Approval | None = None
+    try:
+        if request.asked is None:
+            kept = request.continuation(content).answer
+        else:
+            approval = request.approval(content, by=by)
+            kept = approval.answer
+    except InvalidValue as error:
+        raise AnswerRefused(f"{error}; the question still waits") from None
+    tx.run(
+        "UPDATE waits SET open = 0, how = 'answered', by = ?, closed = ?, answer = ?, "
+        "answer_id = ?, approval = ? WHERE id = ?",
+        *(by, tx.at, written(kept), answer_id),
+        *(None if approval is None else written(approval.to_json()), row["id"]),
+    )
+    call = call_of(tx, row["call"])
+    data = {"wait": row["id"], "answer": kept}
+    if approval is None:
+        step(tx, call, "answer", by=by, data=data, leg=call.leg + 1, asked=row["id"])
+    else:
+        step(tx, call, "approve", by=by, data=data, leg=call.leg + 1)
+
+
+# ---- ending without an answer ----------------------------------------------------------------
+
+
+def withdraw(tx: Transaction, wait_id: str, by: str) -> None:
+    """Take a question back; see `ferrule.ports.Inbox.withdraw`."""
+    row = tx.row("SELECT * FROM waits WHERE id = ?", wait_id)
+    if row is None:
+        raise WaitClosed(f"there is no question {wait_id}; `waits` lists those that wait")
+    if not row["open"]:
+        raise _closed(row)
+    _end(tx, row, "withdrawn", by)
+
+
+def expire(tx: Transaction) -> list[str]:
+    """End every question that is past its time; return the calls that asked them."""
+    rows = tx.rows("SELECT * FROM waits WHERE open AND expires <= ?", tx.at)
+    for row in rows:
+        _end(tx, row, "expired", "")
+    return [row["call"] for row in rows]
+
+
+def next_expiry(tx: Transaction) -> float | None:
+    """Return in how many seconds a question expires, the next that does."""
+    row = tx.row("SELECT min(expires) AS first FROM waits WHERE open")
+    if row is None or row["first"] is None:
+        return None
+    return max(0.0, timedelta(seconds=row["first"] - tx.at).total_seconds())
+
+
+def _end(tx: Transaction, row: sqlite3.Row, how: Literal["withdrawn", "expired"], by: str) -> None:
+    tx.run(
+        "UPDATE waits SET open = 0, how = ?, by = ?, closed = ? WHERE id = ?",
+        *(how, by, tx.at, row["id"]),
+    )
+    call = call_of(tx, row["call"])
+    said = "was withdrawn" if how == "withdrawn" else "expired before anybody answered"
+    failed = Failed(Failure(f"the question {said}: {_request(row).message}"))
+    what: Literal["withdraw", "expire"] = "withdraw" if how == "withdrawn" else "expire"
+    step(tx, call, what, by=by, data={"wait": row["id"]}, outcome=outcome_text(failed))
+
+
+# ---- going on --------------------------------------------------------------------------------
+
+
+def leg_of(tx: Transaction, row: Row) -> Leg:
+    """Return the next leg of a call, with all that people answered to it."""
+    return Leg(
+        row.call,
+        number=row.leg,
+        idempotency_key=row.idempotency_key,
+        approvals=tuple(
+            Approval.from_json(read(wait["approval"]))
+            for wait in tx.rows(
+                "SELECT approval FROM waits WHERE call = ? AND approval IS NOT NULL ORDER BY rowid",
+                row.id,
+            )
+        ),
+        continuation=None if row.asked is None else _continuation(tx, row.asked),
+    )
+
+
+def _continuation(tx: Transaction, wait_id: str) -> Continuation:
+    row = cast("sqlite3.Row", tx.row("SELECT * FROM waits WHERE id = ?", wait_id))
+    return _request(row).continuation(read(row["answer"]))
