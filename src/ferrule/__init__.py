@@ -44,7 +44,7 @@ from ferrule._outcome import (
     outcome_of,
 )
 from ferrule._registry import Registry, Source
-from ferrule._requests import Accepted, Approval, Declined, InputRequest, Question
+from ferrule._requests import Accepted, Approval, Continuation, Declined, InputRequest, Question
 from ferrule._schedule import Schedule
 from ferrule._secret import Secret
 from ferrule._step import Step
@@ -87,6 +87,7 @@ __all__ = (
     "Completed",
     "Content",
     "Context",
+    "Continuation",
     "Contract",
     "Decision",
     "DeclarationError",

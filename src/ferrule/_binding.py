@@ -1,7 +1,7 @@
 """One contract and its tool: who may run it, once, and how that run is called."""
 
 from collections.abc import Callable
-from typing import TypeGuard, cast
+from typing import TypeGuard, TypeVar, cast
 
 import msgspec
 
@@ -10,15 +10,16 @@ from ferrule._calls import ToolCall
 from ferrule._contain import Broke, contain, message_of
 from ferrule._content import Record, Result
 from ferrule._context import Context, running
-from ferrule._contract import Contract, Decode, Invocation, Sealed
+from ferrule._contract import Contract, Decode, Invocation, Resume
 from ferrule._decisions import Deny
 from ferrule._definition import Definition
 from ferrule._failure import classify
 from ferrule._guard import Guard, refusal, rejected
 from ferrule._ijson import Limits, canonical
-from ferrule._requests import Approval, InputRequest
-from ferrule._tool import Preparing, Rules, Tool, Validating
+from ferrule._requests import Approval, Continuation, InputRequest, Posed
+from ferrule._tool import Preparing, Resuming, Rules, Tool, Validating
 from ferrule._traits import Traits, uses_of
+from ferrule._value import Sealed
 from ferrule._wrapper import facts_of, is_tool, layers
 from ferrule.errors import (
     DeclarationError,
@@ -29,8 +30,11 @@ from ferrule.errors import (
     InvalidValue,
 )
 
+T = TypeVar("T")
+
 
 class _LegFacts(msgspec.Struct, frozen=True, kw_only=True):
+    continuation: Continuation | None = None
     number: int = 1
     idempotency_key: str | None = None
     approvals: tuple[Approval, ...] = ()
@@ -45,6 +49,7 @@ class Leg(_LegFacts, frozen=True):
 
     Attributes:
         call: The call as the model wrote it.
+        continuation: What a person answered to the tool's latest question; `None` is a new call.
         number: Which leg: 1 is the first.
         idempotency_key: The same for every leg of one logical call; made for the first if `None`.
         approvals: What people answered to the guards of this call, all of them so far.
@@ -58,6 +63,10 @@ class Leg(_LegFacts, frozen=True):
             raise InvalidValue(f"a Leg is of a ToolCall, not of a {type(self.call).__name__}")
         if not isinstance(self.number, int) or self.number < 1:
             raise InvalidValue("the number of a Leg is 1 for the first, then 2, 3, …")
+        if self.continuation is not None and type(self.continuation) is not Continuation:
+            raise InvalidValue(
+                "the continuation of a Leg is what `request.continuation(answer)` returns"
+            )
         approvals = self.approvals
         if not isinstance(approvals, tuple) or not all(isinstance(a, Approval) for a in approvals):
             raise InvalidValue(
@@ -187,7 +196,7 @@ class Binding:
         finally:
             running.reset(token)
         if not isinstance(result, Result):
-            return self._question(result)
+            return self._question(invocation, result)
         self.contract.check_result(result)
         if result.details is not None and isinstance(result.details, Record):
             await context.keep(result.details)
@@ -219,15 +228,21 @@ class Binding:
             raise rejected(answer, self.contract.name)
         return answer
 
-    def _question(self, result: object) -> InputRequest:
-        """Return what a tool gave in the place of a result, if it is a question."""
+    def _question(self, invocation: Invocation, result: object) -> InputRequest:
+        """Return what a tool gave in the place of a result, if it is a question, as this call's."""
         if not isinstance(result, InputRequest):
             raise InvalidResult(
                 f"a tool gives a Result or an InputRequest, not {type(result).__name__}"
             )
         if result.asked is not None:
             raise InvalidResult("a tool asks its own questions; what a guard asks is not its own")
-        return result
+        self.contract.check_request(result)
+        posed = Posed(
+            call_id=invocation.call.id,
+            digest=invocation.digest,
+            fingerprint=self.contract.fingerprint,
+        )
+        return msgspec.structs.replace(result, posed=posed)
 
     def _redeem(self, permit: Permit, invocation: Invocation, context: Context) -> None:
         """Give the call what goes with its permit, if that is for this leg of it; only once."""
@@ -296,6 +311,10 @@ def _is_preparing(tool: object) -> TypeGuard[Preparing]:
     return callable(getattr(tool, "prepare", None))
 
 
+def _is_resuming(tool: object) -> TypeGuard[Resuming]:
+    return callable(getattr(tool, "resumer", None))
+
+
 def bind(tool: Tool, *, origin: str = "local", limits: Limits = Limits()) -> Binding:
     """
     Bind a tool to a contract of its own.
@@ -313,21 +332,27 @@ def bind_within(tool: Tool, origin: str, limits: Limits, life: Life) -> Binding:
     if not is_tool(tool):
         raise InvalidTool(_no_tool(tool))
     definition, traits = facts_of(tool)
-    decode = contain(_decode, tool, definition)
-    if isinstance(decode, Broke):
-        if isinstance(decode.error, DeclarationError):
-            raise decode.error
-        what = f"the validator of tool `{definition.name}` cannot be had"
-        raise InvalidTool(f"{what}: {message_of(decode.error)}") from decode.error
+    decode = _had(contain(_decode, tool, definition), f"the validator of tool `{definition.name}`")
+    resume = _had(contain(_resume, tool, definition), f"the resumer of tool `{definition.name}`")
     contract = Contract(
         definition,
         decode=decode,
+        resume=resume,
         hints=traits.hints,
         leniency=traits.leniency,
         origin=origin,
         limits=limits,
     )
     return Binding(contract, tool, traits, life)
+
+
+def _had(part: T | Broke, what: str) -> T:
+    """Return a part of a tool; raise why it cannot be had."""
+    if not isinstance(part, Broke):
+        return part
+    if isinstance(part.error, DeclarationError):
+        raise part.error
+    raise InvalidTool(f"{what} cannot be had: {message_of(part.error)}") from part.error
 
 
 def _decode(tool: Tool, definition: Definition) -> Decode | None:
@@ -344,6 +369,15 @@ def _decode(tool: Tool, definition: Definition) -> Decode | None:
         differ = _differ(cast("Tool", layer), tool, definition)
         return Rules(decode, None) if differ else decode
     return None
+
+
+def _resume(tool: Tool, definition: Definition) -> Resume | None:
+    """Return what the outermost layer that knows says of answers, taken once."""
+    layer = next(filter(_is_resuming, layers(tool)), None)
+    resume = None if layer is None else layer.resumer()
+    if resume is not None and not callable(resume):
+        raise InvalidTool(f"the resumer of tool `{definition.name}` is no function")
+    return resume
 
 
 def _differ(own: Tool, tool: Tool, shown: Definition) -> bool:

@@ -132,7 +132,7 @@ def _answer(order: Order, line: _Line) -> Answer:
     tool = _found(order)
     contract = bind(tool, limits=order.limits).contract
     call = ToolCall(id=order.call_id, name=contract.name, arguments=order.arguments)
-    invocation = contract.admit(call)
+    invocation = contract.admit(call, order.continuation)
     context = Context.of(
         ToolCall(id=order.call_id, name=order.tool, arguments=order.arguments),
         on_progress=line.tell,

@@ -9,7 +9,7 @@ build. `Binding` looks at nothing else.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NoReturn, Self
+from typing import Any
 
 import msgspec
 
@@ -20,14 +20,16 @@ from ferrule._definition import Definition, fingerprint
 from ferrule._ijson import Limits, blank, digest, read, wide_integers
 from ferrule._leniency import mender
 from ferrule._plain import is_mapping, is_sequence
+from ferrule._requests import Continuation, InputRequest, Posed
 from ferrule._traits import Leniency
-from ferrule._value import Value
+from ferrule._value import Sealed, Value
 from ferrule.errors import (
     CallKind,
     InvalidCall,
     InvalidJSON,
     InvalidResult,
     InvalidSchema,
+    InvalidValue,
     Problem,
     ValidatorCrash,
     clip,
@@ -49,6 +51,10 @@ that stand for "left out" are taken away after the schema and before the validat
 """
 
 
+Resume = Callable[[Continuation], object]
+"""What a tool says of an answer before it goes on with it: returns, or raises to refuse it."""
+
+
 class Repair(Value, frozen=True):
     """
     Something that was changed in the arguments before the tool got them.
@@ -62,35 +68,10 @@ class Repair(Value, frozen=True):
     path: str = ""
 
 
-class Sealed:
-    """
-    The base of values that one function alone makes.
-
-    Nothing else does: not the class itself, nor `pickle`, `copy` or msgspec, which build no tuple
-    of a class that is not theirs and call no class that refuses.
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, *_: object, **__: object) -> Self:
-        raise TypeError(f"{cls.__name__} is not made by calling it; see where its docstring says")
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, _: object) -> Self:
-        return self
-
-    def __reduce_ex__(self, _: object) -> NoReturn:
-        raise TypeError(
-            f"{type(self).__name__} cannot be pickled; keep the call and admit it again"
-        )
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-
-class Invocation(Sealed, tuple["Contract", ToolCall, str, object, tuple[Repair, ...]]):
+class Invocation(
+    Sealed,
+    tuple["Contract", ToolCall, str, object, tuple[Repair, ...], Continuation | None],
+):
     """
     A call that one exact contract has let in; made by `Contract.admit` alone.
 
@@ -121,6 +102,11 @@ class Invocation(Sealed, tuple["Contract", ToolCall, str, object, tuple[Repair, 
     def repairs(self) -> tuple[Repair, ...]:
         """What was changed in the arguments before the tool got them."""
         return self[4]
+
+    @property
+    def continuation(self) -> Continuation | None:
+        """The answer with which the tool goes on, and its state; `None` always is a new call."""
+        return self[5]
 
     @property
     def arguments(self) -> dict[str, object]:
@@ -160,6 +146,7 @@ class Contract:
         "_output",
         "_quick",
         "_restore",
+        "_resume",
         "_short",
         "_validator",
         "limits",
@@ -172,6 +159,7 @@ class Contract:
         definition: Definition,
         *,
         decode: Decode | None = None,
+        resume: Resume | None = None,
         hints: Mapping[str, bool] | None = None,
         leniency: Leniency = Leniency(),
         origin: str = "local",
@@ -193,6 +181,7 @@ class Contract:
             else _compiled(definition, "output_schema", limits)
         )
         self._decode = decode
+        self._resume = resume
         self._quick: type[object] | None = getattr(decode, "quick", None)
         self._restore: Restore | None = getattr(decode, "restore", None)
         self._mender = mender(leniency, definition.name, self._definition.input_schema, limits)
@@ -218,7 +207,7 @@ class Contract:
             self._fingerprint = fingerprint(self._definition, origin=self.origin, hints=self._hints)
         return self._fingerprint
 
-    def admit(self, call: ToolCall) -> Invocation:
+    def admit(self, call: ToolCall, continuation: Continuation | None = None) -> Invocation:
         """
         Let `call` in, or say everything that is wrong with it.
 
@@ -226,10 +215,19 @@ class Contract:
         tool's own decoding and validator. What text or schema refuse is repaired before, as far as
         the tool's leniency goes. Runs no tool and asks no policy.
 
+        A continuation goes with the call that asked, with the same arguments, of the tool as it
+        was, and with no other; and the tool says whether it can go on with it (CONTRACT SUS-2).
+
+        Args:
+            call: The call as the model wrote it.
+            continuation: The answer to what the call asked; `None` always is a new call.
+
         Raises:
             InvalidCall: with a kind and all problems found; `ValidatorCrash` when the tool's own
-                validator broke.
+                validator broke; `"unavailable"` when the tool cannot go on with the continuation.
         """
+        if continuation is not None:
+            return self._resumed(self.admit(call), continuation)
         if call.name != self.name:
             raise _refused("unknown_tool", "name", f'this is the contract of "{self.name}"')
         text = call.arguments
@@ -250,15 +248,12 @@ class Contract:
             except msgspec.ValidationError:
                 pass
             else:
-                return _new(Invocation, (self, call, text, value, repairs))
+                return _new(Invocation, (self, call, text, value, repairs, None))
         if not self._is_valid(arguments):
             text, arguments, made = self._repaired(arguments)
             repairs += made
-        if self._restore is not None:
-            repairs += _made(("strict_null", path) for path in self._restore.left_out(arguments))
-            arguments = self._restore(arguments)
-        value = arguments if self._decode is None else _decoded(self._decode, arguments)
-        return _new(Invocation, (self, call, text, value, repairs))
+        value, made = self._typed(arguments)
+        return _new(Invocation, (self, call, text, value, repairs + made, None))
 
     def check_result(self, result: Result) -> None:
         """
@@ -290,10 +285,62 @@ class Contract:
                 clip(f"the structured content breaks the output_schema: {problems}")
             )
 
+    def check_request(self, request: InputRequest) -> None:
+        """
+        Check the size of each part of what a tool asks.
+
+        Raises:
+            InvalidResult: one is over `request_bytes`; says which.
+        """
+        if name := request.larger_part(self.limits.request_bytes):
+            raise InvalidResult(f"the {name} of the request is larger than request_bytes allows")
+
+    def _resumed(self, first: Invocation, continuation: Continuation) -> Invocation:
+        """Return an invocation that goes on with an answer, if it is of this very call."""
+        if type(continuation) is not Continuation:
+            raise InvalidValue("a continuation is what `request.continuation(answer)` returns")
+        if continuation.is_larger(self.limits.request_bytes):
+            raise _refused("too_large", "request_bytes", "the answer is larger than allowed")
+        posed = continuation.request.posed
+        if posed is not None and (stray := self._stray(first, posed)):
+            raise _unresumed("", "identity", stray)
+        if self._resume is not None:
+            done = contain(self._resume, continuation)
+            if type(done) is Broke:
+                if isinstance(done.error, InvalidCall):
+                    raise done.error
+                raise _unresumed("", "state", "the tool cannot read it") from done.error
+        return _new(Invocation, (*first[:5], continuation))
+
+    def _stray(self, first: Invocation, posed: Posed) -> str:
+        """Say why what answers one call does not belong to this one; nothing if it does."""
+        if posed.call_id != first[1].id:
+            return "it answers what another call asked"
+        if posed.fingerprint != self.fingerprint:
+            return "it answers what another tool asked, or this one before it was changed"
+        if posed.digest != first.digest:
+            return "the arguments are not those with which the call asked"
+        return ""
+
     def read_again(self, text: str) -> dict[str, object]:
         """Return the arguments of an invocation's text once more, detached and restored."""
         arguments = self._read(text)
         return arguments if self._restore is None else self._restore(arguments)
+
+    def _typed(self, arguments: dict[str, object]) -> tuple[object, tuple[Repair, ...]]:
+        """Return the typed value and what was left out of it, or raise what the validator said."""
+        made: tuple[Repair, ...] = ()
+        if self._restore is not None:
+            made = _made(("strict_null", path) for path in self._restore.left_out(arguments))
+            arguments = self._restore(arguments)
+        if self._decode is None:
+            return arguments, made
+        value = contain(self._decode, arguments)
+        if type(value) is Broke:
+            if isinstance(value.error, InvalidCall):
+                raise value.error
+            raise ValidatorCrash from value.error
+        return value, made
 
     def _respelt(
         self, text: str, kind: CallKind
@@ -359,18 +406,12 @@ def _made(found: Iterable[tuple[str, str]]) -> tuple[Repair, ...]:
     return tuple(Repair(name, path) for name, path in found)
 
 
-def _decoded(decode: Decode, arguments: dict[str, object]) -> object:
-    """Return the typed value, or raise what the tool's validator said: at worst that it broke."""
-    value = contain(decode, arguments)
-    if type(value) is Broke:
-        if isinstance(value.error, InvalidCall):
-            raise value.error
-        raise ValidatorCrash from value.error
-    return value
-
-
 def _refused(kind: CallKind, rule: str, expected: str) -> InvalidCall:
     return InvalidCall(kind, (Problem(path="", rule=rule, expected=expected),))
+
+
+def _unresumed(path: str, rule: str, why: str) -> InvalidCall:
+    return InvalidCall("unavailable", (Problem(path=path, rule=rule, expected=why),))
 
 
 def _inside(path: str) -> str:

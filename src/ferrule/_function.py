@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import (
     Any,
+    Concatenate,
     Generic,
     Literal,
     ParamSpec,
@@ -21,16 +22,16 @@ import msgspec
 from ferrule._asking import is_async
 from ferrule._content import Result
 from ferrule._context import Context, awaited, in_thread
-from ferrule._contract import Decode, Invocation
+from ferrule._contract import Decode, Invocation, Resume
 from ferrule._dedicated import Dedicated
 from ferrule._definition import Definition
 from ferrule._hidden import Inject, Within
 from ferrule._ijson import canonical
 from ferrule._near import near
 from ferrule._process import Elsewhere
-from ferrule._requests import InputRequest
+from ferrule._requests import Continuation, InputRequest
 from ferrule._returns import returned_schema
-from ferrule._step import Step
+from ferrule._step import Step, Steps
 from ferrule._tool import (
     Close,
     Declared,
@@ -94,6 +95,9 @@ class FunctionTool(Declared, Generic[P, R]):
         super().__init__(definition, declared.traits, declared.close)
         functools.update_wrapper(self, function)
         self.steps: dict[str, Step[Any, Any, Any]] = {}
+        self._readable = Steps(definition.name)
+        self._run_in = declared.run_in
+        self._is_bound = False
         self._function = function
         self._run: Callable[..., Any] = function
         self._signature = signature
@@ -155,6 +159,11 @@ class FunctionTool(Declared, Generic[P, R]):
         # The conversion knows the generated schema; another one must be asked itself.
         return self._convert if self._generated else self._convert.__call__
 
+    def resumer(self) -> Resume:
+        """Return what knows whether a step can go on with an answer; it holds no function."""
+        self._is_bound = True
+        return self._readable
+
     def _check_found(self, where: Elsewhere) -> None:
         """Refuse a tool that stands elsewhere than where a process will look for it."""
         found = layers(cast("Tool", where.found))
@@ -165,17 +174,15 @@ class FunctionTool(Declared, Generic[P, R]):
             )
 
     async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
-        """Run the function with the typed arguments."""
-        if self._direct:
+        """Run the function with the typed arguments, or the step that goes on with an answer."""
+        if self._direct and invocation[5] is None:
             # What most tools are. The value is taken by its place, as its name costs as much as a
             # small tool.
             return given(await self._run(*_parts(invocation[3])))
         if isinstance(self._where, Elsewhere):
             return await self._where.run(invocation, context)
-        bound = self._bound(invocation, context)
-        if self._is_async:
-            return given(await bound())
-        if self._where == "loop":
+        bound, in_loop = self._bound(invocation, context)
+        if in_loop:
             return given(await awaited(bound()))
         if isinstance(self._where, Dedicated):
             return given(await awaited(await self._where.run(context, bound)))
@@ -183,17 +190,31 @@ class FunctionTool(Declared, Generic[P, R]):
 
     def run_here(self, invocation: Invocation, context: Context) -> Result | InputRequest:
         """Run a plain function where we are, wherever it was meant to run."""
-        return given(self._bound(invocation, context)())
+        return given(self._bound(invocation, context)[0]())
 
-    def _bound(self, invocation: Invocation, context: Context) -> Callable[[], Any]:
-        """Return the function with the typed arguments."""
+    def _bound(
+        self, invocation: Invocation, context: Context
+    ) -> tuple[functools.partial[Any], bool]:
+        """Return what runs, with its typed arguments, and whether that is in the loop."""
+        continuation = invocation[5]
+        if continuation is not None:
+            return self._step_bound(continuation, context)
         hidden = {**dict.fromkeys(self._contexts, context), **context.given}
         value = cast("msgspec.Struct", invocation.value)
         if self._rooted:
             found = {_field(value, index): hidden[name] for index, name, _ in self._rooted}
             value = msgspec.structs.replace(value, **found)
         parts, keywords = self._convert.call_parts(value, hidden)
-        return functools.partial(self._run, *parts, **keywords)
+        return functools.partial(self._run, *parts, **keywords), self._where == "loop"
+
+    def _step_bound(
+        self, continuation: Continuation, context: Context
+    ) -> tuple[functools.partial[Any], bool]:
+        """Return the step that goes on, and whether it does so in the loop."""
+        step = self.steps[self._readable.name_of(continuation)]
+        parts, keywords = step.parts(continuation, context)
+        in_loop = step.is_async or self._run_in == "loop"
+        return functools.partial(step.function, *parts, **keywords), in_loop
 
     async def aclose(self) -> None:
         """Release what the tool owns, once: a thread of its own calls `close` and ends."""
@@ -208,6 +229,7 @@ class FunctionTool(Declared, Generic[P, R]):
         """The names that it takes of a registry's `inject`."""
         hidden = (parameter.marker for parameter in self._signature.hidden)
         injected = {marker.name for marker in hidden if isinstance(marker, Inject)}
+        injected.update(m.name for step in self.steps.values() for m in step.injected.values())
         return frozenset(injected | self._roots)
 
     @property
@@ -218,6 +240,7 @@ class FunctionTool(Declared, Generic[P, R]):
             for parameter in self._signature.hidden
             if isinstance(parameter.marker, Inject) and parameter.default is msgspec.UNSET
         }
+        required.update(*(step.required for step in self.steps.values()))
         return self.injected - required - self._roots
 
     def prepare(self, invocation: Invocation, injected: Mapping[str, object]) -> dict[str, object]:
@@ -227,6 +250,10 @@ class FunctionTool(Declared, Generic[P, R]):
         Raises:
             InvalidCall: a path leaves its root.
         """
+        continuation = invocation[5]
+        if continuation is not None:
+            taken = self.steps[self._readable.name_of(continuation)].injected.items()
+            return {name: injected[m.name] for name, m in taken if m.name in injected}
         given = {
             parameter.name: injected[parameter.marker.name]
             for parameter in self._signature.hidden
@@ -251,27 +278,48 @@ class FunctionTool(Declared, Generic[P, R]):
             placed[name] = part
         return placed
 
-    @overload
-    def step(self, function: Callable[[S, A, Context], T], /) -> Step[S, A, T]: ...
-
-    @overload
-    def step(self, function: Callable[[S, A], T], /) -> Step[S, A, T]: ...
-
-    def step(self, function: Callable[..., T], /) -> Step[Any, Any, T]:
+    def step(self, function: Callable[Concatenate[S, A, ...], T], /) -> Step[S, A, T]:
         """
         Declare what happens with an answer: `@refund.step` above `(state, answer, context)`.
 
+        A step runs where the tool's `run_in` says; under `auto`, as with the tool's own function,
+        that is the loop for an async one and a worker thread for a plain one. What it returns is
+        what the tool returns: it may ask once more. Its name is in every request that waits for
+        it: a renamed step strands those.
+
         Raises:
-            DeclarationError: the function does not take a state and an answer, or its name is
-                taken by another step.
+            DeclarationError: the function does not take a state and an answer, its name is taken
+                by another step, it cannot run where the tool runs, or it gives something else than
+                the tool promises.
         """
-        made: Step[Any, Any, T] = Step(function, self._definition.name)
-        if made.name in self.steps:
-            raise DeclarationError(
-                f"tool `{self._definition.name}` has two steps named `{made.name}`; rename one"
-            )
+        made: Step[S, A, T] = Step(function, self._definition.name)
+        self._check_step(made)
         self.steps[made.name] = made
+        self._readable.add(made.name, made.reading)
         return made
+
+    def _check_step(self, step: Step[Any, Any, Any]) -> None:
+        """Refuse a step that could not go on when it is answered."""
+        name = self._definition.name
+        if step.name in self.steps:
+            raise DeclarationError(f"tool `{name}` has two steps named `{step.name}`; rename one")
+        if step.is_async and self._run_in not in {"auto", "loop"}:
+            raise DeclarationError(
+                f"step `{step.name}` is async and runs in the loop; make it a plain `def`, or "
+                f'leave out run_in="{self._run_in}" of tool `{name}`'
+            )
+        if self._is_bound and step.injected:
+            raise DeclarationError(
+                f"step `{step.name}` takes what a harness injects, and tool `{name}` was "
+                "registered before; declare every step first"
+            )
+        if isinstance(self._where, Elsewhere):
+            self._where.check_step(step.name, step.function, takes_more=bool(step.injected))
+        if self._definition.output_schema is not None and step.is_unstructured:
+            raise DeclarationError(
+                f"step `{step.name}` returns no structured content, and the output_schema of tool "
+                f"`{name}` promises it; return the type that the tool returns"
+            )
 
 
 def _field(value: msgspec.Struct, index: int) -> str:

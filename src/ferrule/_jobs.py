@@ -81,7 +81,8 @@ class Job:
             expected, hint = _nearest(name, registry)
             return _rejected("unknown_tool", expected, "", hint)
         try:
-            self.invocation = binding.contract.admit(self.call)
+            continuation = None if self.leg is None else self.leg.continuation
+            self.invocation = binding.contract.admit(self.call, continuation)
         except InvalidCall as error:
             return outcome_of(error, tool=name, call_id=self.call.id, dispatched=False)
         self.binding = binding

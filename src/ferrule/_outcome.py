@@ -365,7 +365,7 @@ class _Raised(msgspec.Struct, frozen=True):
                 )
             case ForeignInvocation():
                 return self._unavailable()
-            case InvalidCall(kind="unavailable", __cause__=None):
+            case InvalidCall(kind="unavailable", problems=(), __cause__=None):
                 return Rejected("unavailable", message=self._not_available(None), tool=self.tool)
             case InvalidCall(kind="unavailable"):
                 return self._unavailable()

@@ -24,14 +24,14 @@ import anyio
 import anyio.abc
 import msgspec
 
-from ferrule._content import Result
+from ferrule._content import RawJSON, Result
 from ferrule._context import Context, Progress, Threads, watched
 from ferrule._contract import Invocation
 from ferrule._failure import CallError, Failure
 from ferrule._ijson import Limits
 from ferrule._outcome import Crashed
 from ferrule._plain import json_text
-from ferrule._requests import InputRequest
+from ferrule._requests import Continuation, InputRequest
 from ferrule._value import Value
 from ferrule.errors import DeclarationError, FerruleError, InvalidResult, clip
 
@@ -68,6 +68,9 @@ class Order(Value, frozen=True, kw_only=True):
         leg: Which run of the call this is.
         idempotency_key: That of the call.
         limits: Those of the registry.
+        request: What the call asked, if it goes on with an answer, as JSON.
+        answer: The answer, as JSON; an exact text as `{"text": …}` where `is_raw` says so.
+        is_raw: Whether the answer is kept as its text.
     """
 
     module: str
@@ -78,6 +81,17 @@ class Order(Value, frozen=True, kw_only=True):
     leg: int
     idempotency_key: str
     limits: Limits
+    request: object = None
+    answer: object = None
+    is_raw: bool = False
+
+    @property
+    def continuation(self) -> Continuation | None:
+        """What the call goes on with, made again."""
+        if self.request is None:
+            return None
+        answer = RawJSON.from_json(self.answer) if self.is_raw else self.answer
+        return InputRequest.from_json(self.request).continuation(answer)
 
 
 class Told(Value, frozen=True, kw_only=True, tag="progress", tag_field="says"):
@@ -181,6 +195,28 @@ class Elsewhere:
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
 
+    def check_step(self, name: str, function: object, *, takes_more: bool) -> None:
+        """
+        Refuse a step that a process would not have, or could give nothing.
+
+        Raises:
+            DeclarationError: says where to write it instead.
+        """
+        module, qualified = (
+            getattr(function, "__module__", None),
+            getattr(function, "__qualname__", ""),
+        )
+        if module != self.module or "<locals>" in qualified:
+            raise DeclarationError(
+                f"step `{name}` runs in a process, which imports `{self.module}` and no more; "
+                "write it at the top of that module"
+            )
+        if takes_more:
+            raise DeclarationError(
+                f"step `{name}` runs in a process, where no harness injects anything; write "
+                'run_in="thread", or keep in the state what leads to it'
+            )
+
     async def run(self, invocation: Invocation, context: Context) -> Result | InputRequest:
         """
         Run one call in a process of its own.
@@ -203,6 +239,8 @@ class Elsewhere:
             idempotency_key=context.idempotency_key,
             limits=limits,
         )
+        if invocation.continuation is not None:
+            order = _going_on(order, invocation.continuation)
         child = _Child(order, context, limits.output_bytes * _WIDEST)
         context.when_stopped(child.stopped.set)
         try:
@@ -210,6 +248,20 @@ class Elsewhere:
         finally:
             context.when_stopped(None)
         return child.outcome()
+
+
+def _going_on(order: Order, continuation: Continuation) -> Order:
+    # Without the note of which call asked: the child's contract is its own, and not that of the
+    # binding that has compared it.
+    request = msgspec.structs.replace(continuation.request, posed=None)
+    answer = continuation.answer
+    is_raw = isinstance(answer, RawJSON)
+    return msgspec.structs.replace(
+        order,
+        request=request.to_json(),
+        answer=answer.to_json() if isinstance(answer, RawJSON) else answer,
+        is_raw=is_raw,
+    )
 
 
 def _unfindable(function: object, module: str, name: str) -> str:

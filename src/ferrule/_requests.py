@@ -1,34 +1,51 @@
-"""What a call may ask of a person, and what a person's yes or no is bound to."""
+"""
+What a call may ask of a person, and what becomes of the answer.
 
-from collections.abc import Mapping
+Theory. A question is a value, and so is its answer: what a guard asks is answered by an `Approval`,
+what a tool asks by a `Continuation`. Neither is worth anything for another call: a binding notes in
+each question which call it is of (`Asked`, `Posed`), the answer keeps the note, and whoever takes
+the answer compares. A tool can write no such note, as the binding overwrites what it finds.
+"""
+
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Generic, Literal, Self, TypeVar
+from typing import Generic, Literal, Self, TypeVar, cast
 
 import msgspec
 
+from ferrule._content import RawJSON
 from ferrule._ijson import Limits, digest, read
-from ferrule._plain import is_mapping, json_text, plain
-from ferrule._value import Value, is_span, unicode
-from ferrule.errors import InvalidJSON, InvalidSchema, InvalidValue
+from ferrule._plain import detached, is_mapping, json_text, plain
+from ferrule._value import Sealed, Value, is_span, unicode
+from ferrule.errors import InvalidJSON, InvalidSchema, InvalidValue, clip
 from ferrule.schema import compile as compile_schema
 
 T = TypeVar("T")
 
 
-class Asked(Value, frozen=True, kw_only=True):
+class Posed(Value, frozen=True, kw_only=True):
     """
-    Who asks whether a call may run: what an approval is bound to (CONTRACT AUT-4).
+    Which call asks: what a continuation is bound to.
 
     Attributes:
         call_id: The logical call.
         digest: Of its arguments.
         fingerprint: Of its tool as it was bound.
-        guard: Which guard of the tool, by place and policy.
     """
 
     call_id: str
     digest: str
     fingerprint: str
+
+
+class Asked(Posed, frozen=True, kw_only=True):
+    """
+    Who asks whether a call may run: what an approval is bound to (CONTRACT AUT-4).
+
+    Attributes:
+        guard: Which guard of the tool, by place and policy.
+    """
+
     guard: str
 
 
@@ -119,21 +136,24 @@ class _RequestFacts(Value, frozen=True, kw_only=True):
     state: object = None
     expires_in: float | None = None
     asked: Asked | None = None
+    posed: Posed | None = None
 
 
 class InputRequest(_RequestFacts, frozen=True):
     """
     A call asks for input and stops until it comes: a value that a tool returns (CONTRACT SUS-1).
 
-    Each part is I-JSON of at most `Limits.request_bytes` and is kept exactly. It names no call
-    and no wait: the runtime that keeps it does.
+    Each part is I-JSON of at most `Limits.request_bytes` and is kept exactly: integers with every
+    digit, floats as the doubles that they are, a `RawJSON` byte for byte. Two requests are equal
+    that ask the same, whichever call they are of.
 
     Attributes:
         message: What a person reads.
         schema: JSON Schema of the answer.
-        state: What the tool needs to go on; data, never code.
+        state: What the tool needs to go on; data, never code. A JSON value or a `RawJSON`.
         expires_in: Seconds until nobody needs to answer any more; `None` is never.
         asked: Which guard asks, about which call; `None` when the tool itself asks.
+        posed: Which call's tool asks, as its binding noted; `None` until then, and of a guard's.
     """
 
     message: str
@@ -154,10 +174,38 @@ class InputRequest(_RequestFacts, frozen=True):
         if self.expires_in is not None and not is_span(self.expires_in):
             raise InvalidValue("expires_in of an InputRequest is seconds, more than 0")
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, InputRequest):
+            return NotImplemented
+        return _what_it_asks(self) == _what_it_asks(other)
+
+    def __hash__(self) -> int:
+        return hash(self.message)
+
     @property
     def question(self) -> str:
         """The digest of what is asked: the message and the schema of the answer."""
         return digest({"message": self.message, "schema": self.schema})
+
+    def continuation(self, answer: object) -> "Continuation":
+        """
+        Return what a person answered to the tool, with the state that it goes on from.
+
+        It serves the call that asked, however often that call has to be run again, and no other.
+
+        Args:
+            answer: A JSON value of the schema, or a `RawJSON` of one.
+
+        Raises:
+            InvalidValue: a guard asks, not the tool itself; or the answer is not of the schema.
+        """
+        if self.asked is not None:
+            raise InvalidValue(
+                "this is a guard's question, not the tool's own; answer it with "
+                "`request.approval(answer, by=…)`"
+            )
+        own = msgspec.structs.replace(self)  # Nobody else holds its parts.
+        return _continuation(Continuation, (own, self._checked(answer)))
 
     def approval(self, answer: object, *, by: str) -> Approval:
         """
@@ -192,16 +240,25 @@ class InputRequest(_RequestFacts, frozen=True):
     def _checked(self, answer: object) -> object:
         """Return an answer, detached, if it is of the schema."""
         kept = _bounded(answer, "answer")
-        problems = "; ".join(map(str, compile_schema(self.schema).problems(kept)))
+        problems = "; ".join(map(str, compile_schema(self.schema).problems(_read(kept))))
         if problems:
-            raise InvalidValue(f"the answer is not what was asked for: {problems}")
+            raise InvalidValue(clip(f"the answer is not what was asked for: {problems}"))
         return kept
+
+    def larger_part(self, limit: int) -> str:
+        """Return the name of a part of more than `limit` bytes as it is written, or nothing."""
+        parts = ("message", "schema", "state")
+        return next((name for name in parts if _size(getattr(self, name)) > limit), "")
 
     def to_json(self) -> dict[str, object]:
         """Return the request as plain JSON values, detached from it."""
         written = super().to_json()
-        if self.asked is None:
-            del written["asked"]
+        if isinstance(self.state, RawJSON):
+            del written["state"]
+            written["raw_state"] = self.state.text
+        for name in ("asked", "posed"):
+            if written[name] is None:
+                del written[name]
         return written
 
     @classmethod
@@ -212,9 +269,82 @@ class InputRequest(_RequestFacts, frozen=True):
         Raises:
             InvalidValue: `value` is not what `to_json` writes.
         """
-        if not is_mapping(value) or not {"message", "schema", "state"} <= value.keys():
+        if not is_mapping(value) or not {"message", "schema"} <= value.keys():
             raise InvalidValue("an InputRequest has a message, a schema and a state")
-        return super().from_json(value)
+        if ("state" in value) is ("raw_state" in value):
+            raise InvalidValue("an InputRequest has a state, either as state or as raw_state")
+        members = dict(value)
+        if "raw_state" in members:
+            members["state"] = RawJSON.from_json({"text": members.pop("raw_state")})
+        return super().from_json(members)
+
+
+class Continuation(Sealed, tuple[InputRequest, object]):
+    """
+    An answer, and the state that the tool goes on from; `InputRequest.continuation` makes it.
+
+    A tool that is started again finds it in `invocation.continuation`. It is not written anywhere:
+    a host keeps request and answer, and makes it again.
+    """
+
+    __slots__ = ()
+
+    __match_args__ = ("answer",)
+
+    @property
+    def answer(self) -> object:
+        """What was answered: a JSON value of the schema, a new copy each time, or a `RawJSON`."""
+        return _copied(self[1])
+
+    @property
+    def state(self) -> object:
+        """The state of the request: a new copy each time, or a `RawJSON`."""
+        return _copied(self[0].state)
+
+    @property
+    def request(self) -> InputRequest:
+        """The request that was answered, a new copy each time."""
+        return msgspec.structs.replace(self[0])
+
+    @property
+    def posed(self) -> Posed | None:
+        """Which call asked, as its binding noted in the request."""
+        return self[0].posed
+
+    def is_larger(self, limit: int) -> bool:
+        """Say whether the answer has more than `limit` bytes as it is written."""
+        return _size(self[1]) > limit
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Continuation) and self[0] == other[0] and self[1] == other[1]
+
+    def __hash__(self) -> int:
+        return hash(self[0])
+
+    def __repr__(self) -> str:
+        return f"<Continuation of {self[0].message!r}>"
+
+
+_continuation = cast(
+    "Callable[[type[Continuation], tuple[InputRequest, object]], Continuation]",
+    vars(tuple)["__new__"],
+)
+
+
+def _what_it_asks(request: InputRequest) -> tuple[object, ...]:
+    return (request.message, request.schema, request.state, request.expires_in, request.asked)
+
+
+def _copied(part: object) -> object:
+    return part if isinstance(part, RawJSON) else detached(part)
+
+
+def _read(part: object) -> object:
+    return part.read() if isinstance(part, RawJSON) else part
+
+
+def _size(part: object) -> int:
+    return len((part.text if isinstance(part, RawJSON) else json_text(part)).encode())
 
 
 def _bounded(value: object, name: str) -> object:
@@ -225,8 +355,10 @@ def _bounded(value: object, name: str) -> object:
         InvalidValue: it is no JSON, or too large.
     """
     limits = Limits()
+    is_raw = isinstance(value, RawJSON) and name in {"state", "answer"}
+    text = cast("RawJSON", value).text if is_raw else json_text(plain(value))
     try:
-        part, _ = read(json_text(plain(value)), limit=limits.request_bytes, limits=limits)
+        part, _ = read(text, limit=limits.request_bytes, limits=limits)
     except InvalidJSON as error:
         raise InvalidValue(f"the {name} of an InputRequest: {error}") from None
-    return part
+    return value if is_raw else part

@@ -35,6 +35,21 @@ def returned_schema(hint: object, name: str) -> dict[str, object] | None:
     return cast("dict[str, object]", _without_times(generate(shape, form="open")))
 
 
+def is_unstructured(hint: object) -> bool:
+    """Say whether what a function returns, unless it asks, is never structured content."""
+    if hint is msgspec.UNSET:
+        return False
+    ends = [one for one in _alternatives(hint) if one is not InputRequest]
+    return bool(ends) and all(map(_is_text_or_content, ends))
+
+
+def _is_text_or_content(hint: object) -> bool:
+    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    if bare in {None, type(None)}:
+        return True
+    return isinstance(bare, type) and issubclass(bare, (str, *CONTENT))
+
+
 def _alternatives(hint: object) -> Iterator[object]:
     """Yield the members of a union; of a list of content, what it holds."""
     arguments = get_args(hint)

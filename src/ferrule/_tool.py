@@ -9,9 +9,9 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 from ferrule._asking import is_async
 from ferrule._content import Result, Text
 from ferrule._context import Context, awaited, in_thread
-from ferrule._contract import Decode, Invocation
+from ferrule._contract import Decode, Invocation, Resume
 from ferrule._definition import Definition
-from ferrule._requests import InputRequest
+from ferrule._requests import Continuation, InputRequest
 from ferrule._traits import Traits
 from ferrule.errors import InvalidCall, InvalidTool, Problem
 from ferrule.schema import Restore
@@ -22,10 +22,15 @@ class Tool(Protocol):
     """
     Something that a model may call.
 
-    It obeys cancellation and keeps neither invocation nor arguments. Two more methods are looked
-    for and may be missing: `validator()`, asked once when bound, gives a function that turns the
-    validated arguments into the value that `call` finds in `invocation.value`, and raises
-    `InvalidCall` to refuse them; `aclose()` releases what the tool owns beyond one call.
+    It obeys cancellation and keeps neither invocation nor arguments. A tool that asked finds the
+    answer, when it is started again, in `invocation.continuation`; that is `None` in a new call.
+
+    Three more methods are looked for and may be missing: `validator()`, asked once when bound,
+    gives a function that turns the validated arguments into the value that `call` finds in
+    `invocation.value`, and raises `InvalidCall` to refuse them; `resumer()`, likewise, gives a
+    function that looks at a continuation before the tool is started again with it, and raises
+    `InvalidCall("unavailable", …)` to refuse it; `aclose()` releases what the tool owns beyond one
+    call.
     """
 
     @property
@@ -49,6 +54,15 @@ class Validating(Protocol):
 
     def validator(self) -> Decode | None:
         """Return the rules, holding neither the tool nor what it owns."""
+        ...
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """A tool that says whether it can go on with an answer, before it is started again."""
+
+    def resumer(self) -> Resume | None:
+        """Return what looks at a continuation, holding neither the tool nor what it owns."""
         ...
 
 
@@ -164,6 +178,8 @@ class RawTool(Declared):
         traits: What a harness reads.
         validate: A rule beyond the schema.
         close: Releases what the tool owns; called once, when its registry is closed.
+        resume: `resume(arguments, context, continuation)`, plain or async: runs in the place of
+            `function` when a person has answered what it, or `resume` itself, asked.
 
     Raises:
         InvalidTool: the function cannot be called with arguments and a context.
@@ -177,17 +193,23 @@ class RawTool(Declared):
         traits: Traits = Traits(),
         validate: Validate | None = None,
         close: Close | None = None,
+        resume: Callable[[dict[str, object], Context, Continuation], object] | None = None,
     ) -> None:
         if not callable(function):
             raise InvalidTool(
                 f"the function of tool `{definition.name}` takes (arguments, context); "
                 f"{type(function).__name__} cannot be called"
             )
+        if resume is not None and not callable(resume):
+            raise InvalidTool(
+                f"resume of tool `{definition.name}` takes (arguments, context, continuation); "
+                f"{type(resume).__name__} cannot be called"
+            )
         check_parts(definition.name, validate, close)
         super().__init__(definition.copy(), traits, close)
         self._function = function
-        self._in_loop = is_async(function)
         self._validate = validate
+        self._resume = resume
 
     def __repr__(self) -> str:
         return f"RawTool({self._definition.name!r})"
@@ -196,12 +218,35 @@ class RawTool(Declared):
         """Return the rule beyond the schema, if there is one."""
         return None if self._validate is None else Rules(None, self._validate)
 
+    def resumer(self) -> Resume | None:
+        """Return what refuses every answer, if there is no function that goes on with one."""
+        return None if self._resume is not None else NoResume(self._definition.name)
+
     async def call(self, invocation: Invocation, context: Context, /) -> Result | InputRequest:
-        """Run the function with detached arguments."""
-        bound = functools.partial(self._function, invocation.arguments, context)
-        if self._in_loop:
+        """Run the function with detached arguments, or go on with an answer."""
+        arguments, continuation = invocation.arguments, invocation.continuation
+        bound: functools.partial[object]
+        if continuation is None or self._resume is None:
+            bound = functools.partial(self._function, arguments, context)
+        else:
+            bound = functools.partial(self._resume, arguments, context, continuation)
+        if is_async(bound):
             return given(await cast("Awaitable[object]", bound()))
         return given(await awaited(await in_thread(context, bound)))
+
+
+class NoResume:
+    """What a tool says of an answer that it cannot go on with, whatever the answer is."""
+
+    __slots__ = ("_tool",)
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+
+    def __call__(self, _: Continuation) -> None:
+        """Refuse it."""
+        expected = f"tool `{self._tool}` has nothing that goes on with an answer"
+        raise InvalidCall("unavailable", (Problem(path="", rule="step", expected=expected),))
 
 
 def check_parts(name: str, validate: object, close: object) -> None:

@@ -1,7 +1,7 @@
 """What every value of Ferrule can do: be written as plain JSON and read back, strictly."""
 
 from collections.abc import Mapping
-from typing import Self
+from typing import NoReturn, Self
 
 import msgspec
 
@@ -37,6 +37,34 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return msgspec.convert(value, cls)
         except msgspec.ValidationError as error:
             raise InvalidValue(refusal(cls.__name__, error)) from None
+
+
+class Sealed:
+    """
+    The base of values that one function alone makes.
+
+    Nothing else does: not the class itself, nor `pickle`, `copy` or msgspec, which build no tuple
+    of a class that is not theirs and call no class that refuses.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        raise TypeError(f"{cls.__name__} is not made by calling it; see where its docstring says")
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled; keep what it was made of, and make it again"
+        )
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 def refusal(name: str, error: msgspec.ValidationError) -> str:
