@@ -9,6 +9,7 @@ ticket is drawn only when the call's turn in its batch has come: it then waits f
 and these wait for nothing. So nobody waits in a circle.
 """
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -32,7 +33,7 @@ from ferrule.errors import BatchConflict, Fenced, InvalidValue
 from ferrule.runtime._calls import Row, call_of, calls_where, note, step
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
-from ferrule.runtime._text import outcome_text, read, uses_text, written
+from ferrule.runtime._text import outcome_text, read, uses_text
 from ferrule.states import PENDING
 
 
@@ -115,7 +116,7 @@ def propose(
     return Claim(batch, 1)
 
 
-def _keep(  # noqa: PLR0913, PLR0917  # what a row is made of
+def _keep(  # what a row is made of
     tx: Transaction,
     batch: str,
     position: int,
@@ -197,8 +198,7 @@ def beat(
         )
     for call_id, fence in running:
         tx.run(
-            "UPDATE calls SET lease = ? WHERE id = ? AND owner = ? AND fence = ? "
-            "AND state = 'dispatched'",
+            "UPDATE calls SET lease = ? WHERE id = ? AND owner = ? AND fence = ?",
             *(lease, call_id, owner.id, fence),
         )
 
@@ -251,7 +251,14 @@ def dispatch(tx: Transaction, claim: Claim, owner: Owner, call_id: str) -> int |
         row = step(tx, row, "allow")
     fence = row.fence + 1
     step(
-        tx, row, "dispatch", fence=fence, owner=owner.id, lease=owner.lease(), effect=0, outcome=None
+        tx,
+        row,
+        "dispatch",
+        fence=fence,
+        owner=owner.id,
+        lease=owner.lease(),
+        effect=0,
+        outcome=None,
     )
     tx.run("DELETE FROM holds WHERE call = ?", row.id)
     _insert(tx, row, None)
@@ -274,18 +281,28 @@ def _behind(tx: Transaction, row: Row, owner: Owner) -> tuple[str, ...]:
     before: dict[str, None] = {}
     for state, shared in _strongest(row.uses).items():
         for other in tx.rows(
-            "SELECT h.call, h.shared, h.ticket, b.owner, b.lease FROM holds h "
+            "SELECT h.call, h.shared, h.ticket, c.state, b.owner, b.lease, "
+            "c.owner AS runner, c.lease AS running FROM holds h "
             "JOIN calls c ON c.id = h.call JOIN batches b ON b.id = c.batch "
             "WHERE h.state = ? AND h.call != ? AND (h.ticket IS NULL OR ? IS NULL OR h.ticket < ?)",
             *(state, row.id, ticket, ticket),
         ):
             if shared and other["shared"]:
                 continue
-            waits = other["ticket"] is not None
-            if waits and owner.has_lost(tx, other["owner"], other["lease"]):
-                continue  # Nobody would run it; whoever claims its batch draws anew.
+            if not _goes_on(tx, other, owner):
+                continue
             before[other["call"]] = None
     return tuple(before)
+
+
+def _goes_on(tx: Transaction, other: sqlite3.Row, owner: Owner) -> bool:
+    """Say whether a call that holds or awaits a state will let it go one day by itself."""
+    if other["ticket"] is not None:  # Nobody would run it; whoever claims its batch draws anew.
+        return not owner.has_lost(tx, other["owner"], other["lease"])
+    if other["state"] == "dispatched":  # Whoever claims its batch finds out.
+        return True
+    # It was reported, and was at work still: until it ends, or its process does.
+    return other["runner"] == owner.id or not owner.has_lost(tx, other["runner"], other["running"])
 
 
 def _draw(tx: Transaction, row: Row) -> bool:
@@ -307,7 +324,8 @@ def _insert(tx: Transaction, row: Row, ticket: int | None) -> None:
 
 def free(tx: Transaction, call_id: str, fence: int) -> None:
     """Let others have what a call held whose thread has ended at last."""
-    if call_of(tx, call_id).fence == fence:
+    row = call_of(tx, call_id)
+    if row.fence == fence and row.state != "dispatched":
         tx.run("DELETE FROM holds WHERE call = ?", call_id)
 
 
@@ -321,7 +339,7 @@ def lost(tx: Transaction, claim: Claim, owner: Owner) -> list[Row]:
     return [row for row in running if owner.has_lost(tx, row.owner, row.lease)]
 
 
-def lose(  # noqa: PLR0913  # each by name
+def lose(  # each by name
     tx: Transaction, claim: Claim, owner: Owner, row: Row, *, again: bool, reference: str | None
 ) -> None:
     """Keep that the owner of a dispatched call is lost: it runs again, or nobody knows."""

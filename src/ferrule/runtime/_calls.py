@@ -121,7 +121,7 @@ def call_of(tx: Transaction, call_id: str) -> Row:
     return found[0]
 
 
-def note(  # noqa: PLR0913  # what a line of the history is made of
+def note(  # what a line of the history is made of
     tx: Transaction,
     row: Row,
     what: Step | Note,
@@ -245,18 +245,18 @@ def end_leg(
         fence: The dispatch that ended.
         leg: Its leg.
         outcome: How; a `Suspended` opens a wait elsewhere first.
-        still: Whether a thread of it may be at work, so that what it uses is not free.
+        still: Whether it may still be at work, so that what it uses is not free.
     """
     row = call_of(tx, call_id)
     if row.state == "dispatched" and row.fence == fence:
         what, kept = _after_dispatch(outcome)
-        step(tx, row, what, data=_summary(outcome), outcome=kept, owner=None, lease=None)
+        step(tx, row, what, data=_summary(outcome), outcome=kept)
         if not still:
             tx.run("DELETE FROM holds WHERE call = ?", call_id)
         return "kept"
-    if row.fence == fence and row.outcome is not None:
-        if outcome_text(row.outcome) == outcome_text(outcome):
-            return "kept"
+    known = row.outcome if row.fence == fence else None
+    if known is not None and outcome_text(known) == outcome_text(outcome):
+        return "kept"
     keep_evidence(tx, call_id, fence, leg, outcome)
     return "evidence"
 

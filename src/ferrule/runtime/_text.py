@@ -15,6 +15,7 @@ from ferrule import (
     Failed,
     InvalidValue,
     Outcome,
+    RawJSON,
     Rejected,
     Shared,
     Suspended,
@@ -55,6 +56,17 @@ def outcome_from(text: str) -> Outcome:
 def outcome_text(outcome: Outcome) -> str:
     """Return an outcome as text."""
     return written(outcome.to_json())
+
+
+def answer_text(answer: object) -> str:
+    """Return an answer as text: a JSON value, or a `RawJSON` byte for byte."""
+    return written({"raw": answer.text} if isinstance(answer, RawJSON) else {"json": answer})
+
+
+def answer_from(text: str) -> object:
+    """Return the answer of a text that `answer_text` made."""
+    kept = cast("dict[str, object]", read(text))
+    return RawJSON(cast("str", kept["raw"])) if "raw" in kept else kept["json"]
 
 
 def uses_text(uses: tuple[Use, ...]) -> str:

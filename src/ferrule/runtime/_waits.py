@@ -20,13 +20,23 @@ from ferrule import (
     InputRequest,
     InvalidValue,
     Leg,
-    canonical,
+    RawJSON,
+    digest,
+    read_json,
 )
 from ferrule.errors import AnswerConflict, AnswerRefused, WaitClosed
 from ferrule.ports import Receipt, Wait
 from ferrule.runtime._calls import Row, call_of, step
 from ferrule.runtime._store import Transaction
-from ferrule.runtime._text import moment, moment_or_none, outcome_text, read, written
+from ferrule.runtime._text import (
+    answer_from,
+    answer_text,
+    moment,
+    moment_or_none,
+    outcome_text,
+    read,
+    written,
+)
 
 
 def open_wait(tx: Transaction, row: Row, request: InputRequest) -> str:
@@ -53,7 +63,7 @@ def waits(tx: Transaction) -> list[Wait]:
 
 
 def _wait(tx: Transaction, row: sqlite3.Row) -> Wait:
-    request = _request(row)
+    request = request_of(row)
     call = call_of(tx, row["call"])
     return Wait(
         id=row["id"],
@@ -68,7 +78,7 @@ def _wait(tx: Transaction, row: sqlite3.Row) -> Wait:
     )
 
 
-def _request(row: sqlite3.Row) -> InputRequest:
+def request_of(row: sqlite3.Row) -> InputRequest:
     return InputRequest.from_json(read(row["request"]))
 
 
@@ -106,7 +116,7 @@ def _known(tx: Transaction, wait_id: str, content: object, answer_id: str) -> Re
     row = tx.row("SELECT * FROM waits WHERE answer_id = ?", answer_id)
     if row is None:
         return None
-    if row["id"] != wait_id or _canonical(read(row["answer"])) != _canonical(content):
+    if row["id"] != wait_id or _digest(answer_from(row["answer"])) != _digest(content):
         raise AnswerConflict(
             f"answer {answer_id} was given before with another content, or to another question; "
             "give this one another id"
@@ -115,11 +125,12 @@ def _known(tx: Transaction, wait_id: str, content: object, answer_id: str) -> Re
     return Receipt(wait_id=wait_id, answer_id=answer_id, by=row["by"], at=at, first=False)
 
 
-def _canonical(content: object) -> bytes | None:
+def _digest(content: object) -> str:
+    """Return what tells one answer from another; nothing for what is no JSON."""
     try:
-        return canonical(content)
+        return digest(read_json(content.text) if isinstance(content, RawJSON) else content)
     except FerruleError:
-        return None  # No JSON, and so equal to nothing that was kept.
+        return ""
 
 
 def _closed(row: sqlite3.Row) -> WaitClosed:
@@ -134,7 +145,7 @@ def _closed(row: sqlite3.Row) -> WaitClosed:
 
 
 def _take(tx: Transaction, row: sqlite3.Row, content: object, by: str, answer_id: str) -> None:
-    request = _request(row)
+    request = request_of(row)
     approval: Approval | None = None
     try:
         if request.asked is None:
@@ -147,11 +158,11 @@ def _take(tx: Transaction, row: sqlite3.Row, content: object, by: str, answer_id
     tx.run(
         "UPDATE waits SET open = 0, how = 'answered', by = ?, closed = ?, answer = ?, "
         "answer_id = ?, approval = ? WHERE id = ?",
-        *(by, tx.at, written(kept), answer_id),
+        *(by, tx.at, answer_text(kept), answer_id),
         *(None if approval is None else written(approval.to_json()), row["id"]),
     )
     call = call_of(tx, row["call"])
-    data = {"wait": row["id"], "answer": kept}
+    data = {"wait": row["id"], "answer": kept.text if isinstance(kept, RawJSON) else kept}
     if approval is None:
         step(tx, call, "answer", by=by, data=data, leg=call.leg + 1, asked=row["id"])
     else:
@@ -194,7 +205,7 @@ def _end(tx: Transaction, row: sqlite3.Row, how: Literal["withdrawn", "expired"]
     )
     call = call_of(tx, row["call"])
     said = "was withdrawn" if how == "withdrawn" else "expired before anybody answered"
-    failed = Failed(Failure(f"the question {said}: {_request(row).message}"))
+    failed = Failed(Failure(f"the question {said}: {request_of(row).message}"))
     what: Literal["withdraw", "expire"] = "withdraw" if how == "withdrawn" else "expire"
     step(tx, call, what, by=by, data={"wait": row["id"]}, outcome=outcome_text(failed))
 
@@ -221,4 +232,4 @@ def leg_of(tx: Transaction, row: Row) -> Leg:
 
 def _continuation(tx: Transaction, wait_id: str) -> Continuation:
     row = cast("sqlite3.Row", tx.row("SELECT * FROM waits WHERE id = ?", wait_id))
-    return _request(row).continuation(read(row["answer"]))
+    return request_of(row).continuation(answer_from(row["answer"]))

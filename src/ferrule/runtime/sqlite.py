@@ -1,0 +1,423 @@
+"""
+Durable calls on one machine: one file of SQLite, shared by as many processes as need it.
+
+What is kept is kept with `synchronous=FULL`: when a step shows, it is on disk. Who drives a batch
+says every few seconds that it lives; when it does not any more, another runtime on the same file
+may take over (`recover`, or `submit` of the same batch).
+"""
+
+import functools
+import inspect
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+import anyio
+
+from ferrule import (
+    Accepted,
+    Completed,
+    Context,
+    Declined,
+    Definition,
+    Executor,
+    Failed,
+    Failure,
+    FerruleError,
+    InvalidValue,
+    Outcome,
+    Question,
+    RawTool,
+    Record,
+    Registry,
+    Result,
+    Source,
+    Suspended,
+    Tool,
+    ToolCall,
+    Unknown,
+)
+from ferrule.errors import AnswerRefused, JournalError
+from ferrule.ports import Moved
+from ferrule.runtime._batches import (
+    Claim,
+    caller_text,
+    cancel,
+    claim,
+    digest_of,
+    is_known,
+    propose,
+)
+from ferrule.runtime._calls import Row, calls_where
+from ferrule.runtime._drive import Drive, Running
+from ferrule.runtime._history import find, history, outcomes
+from ferrule.runtime._host import Host
+from ferrule.runtime._inbox import JournalInbox
+from ferrule.runtime._store import Transaction
+from ferrule.runtime._text import read
+
+Reaper = Callable[[Record], Awaitable[None] | None]
+"""Ends what a lost call left behind, of which it wrote a record: a process group, a container."""
+
+
+class SqliteRuntime:
+    """
+    Runs calls that outlive their process, kept in a file of SQLite.
+
+    Enter it with `async with`; leaving it stops what runs, leaves what waits, and closes nothing
+    that it did not open. Calls that have not begun go on in whichever runtime has the batch next.
+
+    Args:
+        tools: A registry, or an executor whose settings are used; tools to make a registry from.
+        path: The journal; made if it is not there.
+        reapers: By the namespace of a record, what ends what a lost call left behind.
+        lease: Seconds after which a process that was not heard of is taken for lost.
+        poll: Seconds between two looks at what other processes wrote.
+        patience: Seconds to wait for a lock on the file.
+    """
+
+    def __init__(
+        self,
+        tools: Executor | Registry | Iterable[Tool | Source],
+        path: str | Path,
+        *,
+        reapers: Mapping[str, Reaper] | None = None,
+        lease: float = 10.0,
+        poll: float = 0.05,
+        patience: float = 5.0,
+    ) -> None:
+        given = tools if isinstance(tools, Executor) else Executor(tools)
+        self._given = given
+        self._executor = Executor(
+            given.registry,
+            max_parallel=given.max_parallel,
+            sequential=given.sequential,
+            recorder=self._record,
+            asker=given.asker or _nobody_to_ask,
+            on_dispatch=given.on_dispatch,
+            turn=self._turn,
+            on_late=self._late,
+            on_progress=given.on_progress,
+            hook_timeout=given.hook_timeout,
+            errors=given.errors,
+        )
+        self._executor.stuck = given.stuck
+        self._reapers = dict(reapers or {})
+        self._host = Host(Path(path), lease=lease, poll=poll, patience=patience)
+        self._drives: dict[str, Drive] = {}
+        self._by_key: dict[str, Running] = {}
+        self._contexts: weakref.WeakKeyDictionary[Context, Running] = weakref.WeakKeyDictionary()
+        self._seen: set[str] = set()
+        self._entered = False
+
+    @property
+    def inbox(self) -> JournalInbox:
+        """Where people answer; what they say here is heard at once."""
+        return JournalInbox(self._host)
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise FerruleError("a runtime is entered once; make another on the same file")
+        self._entered = True
+        await self._host.open(self._take_up)
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._host.watch)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._host.closing = True
+        self._tasks.cancel_scope.cancel()
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        except* JournalError as group:
+            raise leaf(group) from None
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._host.close()
+
+    # ---- batches -------------------------------------------------------------------------------
+
+    async def submit(
+        self, calls: Iterable[ToolCall], *, batch_id: str, caller: object = None
+    ) -> "SqliteBatch":
+        """
+        Keep the calls of a turn, and run them; returns when they are durable.
+
+        The same id with the same calls again is the same batch: nothing is run twice, and what the
+        death of a process left is taken over.
+
+        Args:
+            calls: The calls of one turn.
+            batch_id: Names the turn; no other turn has it.
+            caller: Who asks, as the host knows people: a JSON value, since it is kept.
+
+        Raises:
+            BatchConflict: the id was given to other calls, or to another caller.
+            InvalidValue: the caller is no JSON value, or the id is empty.
+            JournalError: the journal cannot be written; nothing was kept, and nothing runs.
+        """
+        given = _checked(calls, batch_id)
+        asker = caller_text(caller)
+        its_digest = digest_of(given, read(asker))
+        known = functools.partial(is_known, batch=batch_id, its_digest=its_digest)
+        if not await self._host.read(known):
+            await self._propose(given, batch_id, its_digest, asker)
+        await self.take(batch_id)
+        return SqliteBatch(self, self._host, batch_id)
+
+    async def _propose(
+        self, calls: list[ToolCall], batch_id: str, its_digest: str, caller: str
+    ) -> None:
+        plan = await self._executor.plan(calls)
+        keys = [str(uuid.uuid4()) for _ in calls]
+        made = await self._host.write(
+            functools.partial(
+                propose,
+                batch=batch_id,
+                its_digest=its_digest,
+                plan=plan,
+                keys=keys,
+                caller=caller,
+                owner=self._host.owner,
+            )
+        )
+        if made is not None:
+            self._drive(made, read(caller))
+
+    async def take(self, batch_id: str) -> bool:
+        """Drive a batch here, if nobody who lives does; say whether it is driven here."""
+        if batch_id in self._drives:
+            return True
+        made = await self._host.write(
+            functools.partial(claim, batch=batch_id, owner=self._host.owner)
+        )
+        if made is None:
+            return False
+        row = await self._host.read(
+            lambda tx: tx.row("SELECT caller FROM batches WHERE id = ?", batch_id)
+        )
+        self._drive(made, read(row["caller"]) if row is not None else None)
+        return True
+
+    async def _take_up(self) -> None:
+        """Go on with batches of ours that a person has opened again, or whose owner was lost."""
+        for batch_id in self._seen & set(await self._host.read(self._open_batches)):
+            await self.take(batch_id)
+
+    def _drive(self, made: Claim, caller: object) -> None:
+        self._host.claims[made.batch] = made
+        drive = Drive(self._host, self._executor, made, caller, self._reap, self._by_key)
+        self._drives[made.batch] = drive
+        self._seen.add(made.batch)
+        self._tasks.start_soon(self._run, made.batch, drive)
+
+    async def _run(self, batch_id: str, drive: Drive) -> None:
+        try:
+            await drive.run()
+        finally:
+            if self._drives.get(batch_id) is drive:
+                del self._drives[batch_id]
+            self._host.tell()
+
+    async def recover(self) -> list["SqliteBatch"]:
+        """
+        Take over the batches that no living process drives; return those that go on here.
+
+        A batch with a tool that is not here is left for a process that has it.
+        """
+        found = await self._host.read(self._open_batches)
+        taken: list[SqliteBatch] = []
+        for batch_id, names in found.items():
+            known = all(name in self._executor.registry for name in names)
+            if known and await self.take(batch_id):
+                taken.append(SqliteBatch(self, self._host, batch_id))
+        return taken
+
+    @staticmethod
+    def _open_batches(tx: Transaction) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for row in tx.rows(
+            "SELECT b.id, c.name FROM batches b JOIN calls c ON c.batch = b.id WHERE b.open "
+            "AND c.state NOT IN ('completed', 'failed', 'rejected', 'cancelled') "
+            "ORDER BY b.rowid"
+        ):
+            found.setdefault(row["id"], set()).add(row["name"])
+        return found
+
+    async def cancel(self, batch_id: str, call_id: str | None = None, *, by: str = "") -> None:
+        """
+        Stop a call, or all of a batch; what has not begun never does.
+
+        A call that runs, here or in another process, is told to stop.
+
+        Raises:
+            AnswerRefused: there is no such batch, or no such call in it.
+        """
+
+        def work(tx: Transaction) -> None:
+            for row in _meant(tx, batch_id, call_id):
+                cancel(tx, row, by)
+
+        await self._host.write(work)
+        self._host.tell()
+
+    # ---- what the executor asks ------------------------------------------------------------------
+
+    async def _turn(self, context: Context) -> None:
+        running = self._by_key[context.idempotency_key]
+        self._contexts[context] = running
+        if self._given.turn is not None:
+            await self._given.turn(context)
+        await running.drive.turn(running)
+
+    async def _record(self, context: Context, record: Record) -> None:
+        running = self._by_key[context.idempotency_key]
+        await running.drive.record(running, record)
+        if self._given.recorder is not None:
+            await self._given.recorder(context, record)
+
+    def _late(self, context: Context, ended: object) -> None:
+        running = self._contexts.get(context)
+        fence = running.fence if running is not None else None
+        if running is not None and fence is not None:
+            self._host.file(running.row.id, fence, running.row.leg, _evidence(ended, context.tool))
+        if self._given.on_late is not None:
+            self._given.on_late(context, ended)
+
+    # ---- what lost calls left behind -------------------------------------------------------------
+
+    async def _reap(self, records: Iterable[Record]) -> bool:
+        """End what the records name, newest first; say whether all could be ended."""
+        return all(
+            [
+                await self._ended(self._reapers[record.namespace], record)
+                for record in reversed(list(records))
+                if record.namespace in self._reapers
+            ]
+        )
+
+    async def _ended(self, reaper: Reaper, record: Record) -> bool:
+        # As a tool, as an executor contains whatever it does and logs it with a reference.
+        async def reap(_: dict[str, object], __: Context) -> str:
+            done = reaper(record)
+            if inspect.isawaitable(done):
+                await done
+            return ""
+
+        tool = RawTool(Definition(f"reaper/{record.namespace.replace(':', '.')}"), reap)
+        outcome = (await Executor([tool]).run([ToolCall.of(tool.definition.name)]))[0]
+        return isinstance(outcome, Completed)
+
+
+class SqliteBatch:
+    """The calls of one turn, as the journal has them; see `ferrule.ports.DurableBatch`."""
+
+    def __init__(self, runtime: SqliteRuntime, host: Host, batch_id: str) -> None:
+        self._runtime = runtime
+        self._host = host
+        self._id = batch_id
+
+    def __repr__(self) -> str:
+        return f"<SqliteBatch {self._id!r}>"
+
+    @property
+    def id(self) -> str:
+        """The batch's id, as given."""
+        return self._id
+
+    async def settled(self) -> list[Outcome]:
+        """
+        Return how each call ended, in the calls' order, when all have.
+
+        People may have to answer first, here or in another process: see `at_rest`.
+        """
+        return await self._wait(through_questions=True)
+
+    async def at_rest(self) -> list[Outcome]:
+        """Return as `settled`, but when nothing goes on without a person: some are `Suspended`."""
+        return await self._wait(through_questions=False)
+
+    async def _wait(self, *, through_questions: bool) -> list[Outcome]:
+        while True:
+            news = self._host.news
+            standing = await self._host.read(functools.partial(outcomes, batch=self._id))
+            known = [one for one in standing if one is not None]
+            waits = through_questions and any(isinstance(one, Suspended) for one in known)
+            if len(known) == len(standing) and not waits:
+                return known
+            await self._runtime.take(self._id)
+            await news.wait()
+
+    @property
+    def events(self) -> AsyncIterator[Moved]:
+        """The batch's history from its beginning, then live, until every call is settled."""
+        return self._events()
+
+    async def _events(self) -> AsyncIterator[Moved]:
+        last = 0
+        while True:
+            news = self._host.news
+            lines, is_open = await self._host.read(functools.partial(self._since, last))
+            for line in lines:
+                last = line.seq
+                yield line
+            if not is_open:
+                return
+            await self._runtime.take(self._id)
+            await news.wait()
+
+    def _since(self, last: int, tx: Transaction) -> tuple[list[Moved], bool]:
+        row = tx.row("SELECT open FROM batches WHERE id = ?", self._id)
+        return history(tx, batch=self._id, after=last), row is not None and bool(row["open"])
+
+
+def leaf(group: BaseExceptionGroup[JournalError]) -> JournalError:
+    """Return one error of a group: they say the same of one file."""
+    one: BaseException = group
+    while isinstance(one, BaseExceptionGroup):
+        one = one.exceptions[0]
+    return cast("JournalError", one)
+
+
+def _checked(calls: Iterable[ToolCall], batch_id: str) -> list[ToolCall]:
+    if not batch_id or not batch_id.isprintable():
+        raise InvalidValue("a batch has an id of printable characters: batch_id=…")
+    given = list(calls)
+    if not all(isinstance(call, ToolCall) for call in given):
+        raise InvalidValue("a durable batch is made of ToolCall; its legs are the runtime's")
+    return given
+
+
+def _meant(tx: Transaction, batch_id: str, call_id: str | None) -> list[Row]:
+    if call_id is not None:
+        row = find(tx, call_id if call_id.startswith(f"{batch_id}/") else f"{batch_id}/{call_id}")
+        return [row]
+    rows = calls_where(tx, "batch = ?", batch_id)
+    if not rows:
+        raise AnswerRefused(f"there is no batch {batch_id}")
+    return rows
+
+
+def _evidence(ended: object, tool: str) -> Outcome:
+    if isinstance(ended, Result):
+        return Completed(ended)
+    if isinstance(ended, Failure):
+        return Failed(ended, tool=tool)
+    error = cast("BaseException | None", ended if isinstance(ended, BaseException) else None)
+    return Unknown("raised", error=error, tool=tool)
+
+
+async def _nobody_to_ask(_: Context, question: Question) -> Accepted[Any] | Declined:
+    raise Failure(
+        "nobody can be asked while this call runs; a tool that needs an answer returns an "
+        f"InputRequest and goes on later ({question.message})"
+    )
