@@ -21,7 +21,6 @@ from ferrule import (
     Failure,
     FerruleError,
     Plan,
-    Planned,
     Shared,
     ToolCall,
     Unknown,
@@ -30,11 +29,11 @@ from ferrule import (
     digest,
 )
 from ferrule.errors import BatchConflict, Fenced, InvalidValue
-from ferrule.runtime._calls import Row, call_of, calls_where, note, step
+from ferrule.runtime._calls import Row, call_of, calls_where, note, step, summary
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import outcome_text, read, uses_text
-from ferrule.states import PENDING
+from ferrule.states import PENDING, move
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -94,50 +93,51 @@ def propose(
     keys: Sequence[str],
     caller: str,
     owner: Owner,
-) -> Claim | None:
+) -> tuple[Claim, list[Row]] | None:
     """Keep a batch and its calls, claimed by `owner`; return nothing if it is kept already."""
     if is_known(tx, batch, its_digest):
         return None
-    owner.introduce(tx)
     is_open = any(planned.refused is None for planned in plan.calls)
+    holder = (owner.id, 1, owner.lease()) if is_open else (None, 1, None)
     tx.run(
         "INSERT INTO batches (id, digest, caller, since, sequential, open, owner, fence, lease) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?)",
-        *(batch, its_digest, caller, tx.at, plan.sequential, is_open, owner.id, owner.lease()),
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        *(batch, its_digest, caller, tx.at, plan.sequential, is_open, *holder),
     )
     chain: tuple[Use, ...] = (f"ferrule:batch/{batch}",) if plan.sequential else ()
-    ids: set[str] = set()
+    rows: dict[str, Row] = {}
     for position, (planned, key) in enumerate(zip(plan.calls, keys, strict=True)):
         call_id = f"{batch}/{planned.call.id}"
-        if call_id in ids:  # It was refused as it repeats an id, and needs one of its own here.
+        if call_id in rows:  # It was refused as it repeats an id, and needs one of its own here.
             call_id = f"{call_id}#{position}"
-        ids.add(call_id)
-        _keep(tx, batch, position, call_id, planned, key, (*planned.uses, *chain))
-    return Claim(batch, 1)
+        row = Row(
+            id=call_id,
+            batch=batch,
+            position=position,
+            call=planned.call,
+            idempotency_key=key,
+            fingerprint=planned.fingerprint,
+            uses=(*planned.uses, *chain),
+            replay=planned.replay,
+            state="admitted" if planned.refused is None else "rejected",
+            outcome=planned.refused,
+        )
+        rows[call_id] = row
+        _keep(tx, row, planned.digest)
+    return Claim(batch, 1), list(rows.values())
 
 
-def _keep(  # what a row is made of
-    tx: Transaction,
-    batch: str,
-    position: int,
-    call_id: str,
-    planned: Planned,
-    key: str,
-    uses: tuple[Use, ...],
-) -> None:
-    call = planned.call
+def _keep(tx: Transaction, row: Row, its_digest: str) -> None:
+    call, refused = row.call, row.outcome
     tx.run(
         "INSERT INTO calls (id, batch, position, call, name, arguments, idempotency_key, digest, "
-        "fingerprint, uses, replay, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'proposed')",
-        *(call_id, batch, position, call.id, call.name, call.arguments, key),
-        *(planned.digest, planned.fingerprint, uses_text(uses), planned.replay),
+        "fingerprint, uses, replay, state, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        *(row.id, row.batch, row.position, call.id, call.name, call.arguments),
+        *(row.idempotency_key, its_digest, row.fingerprint, uses_text(row.uses), row.replay),
+        *(row.state, None if refused is None else outcome_text(refused)),
     )
-    row = call_of(tx, call_id)
-    note(tx, row, "propose")
-    if planned.refused is None:
-        step(tx, row, "admit")
-    else:
-        step(tx, row, "refuse", outcome=outcome_text(planned.refused))
+    note(tx, row, "propose", state="proposed")
+    note(tx, row, "admit" if refused is None else "refuse", data=summary(refused))
 
 
 # ---- who drives ------------------------------------------------------------------------------
@@ -150,7 +150,6 @@ def claim(tx: Transaction, batch: str, owner: Owner) -> Claim | None:
         return None
     if row["owner"] == owner.id or not owner.has_lost(tx, row["owner"], row["lease"]):
         return None
-    owner.introduce(tx)
     fence = row["fence"] + 1
     tx.run(
         "UPDATE batches SET owner = ?, fence = ?, lease = ? WHERE id = ?",
@@ -263,6 +262,13 @@ def dispatch(tx: Transaction, claim: Claim, owner: Owner, call_id: str) -> int |
     tx.run("DELETE FROM holds WHERE call = ?", row.id)
     _insert(tx, row, None)
     return fence
+
+
+def permitted(tx: Transaction, row: Row) -> Row:
+    """Note that a call was allowed which is dispatched in the same breath."""
+    row = msgspec.structs.replace(row, state=move(row.state, "allow"))
+    note(tx, row, "allow")
+    return row
 
 
 def _strongest(uses: Iterable[Use]) -> dict[str, bool]:

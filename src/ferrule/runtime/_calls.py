@@ -62,14 +62,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     uses: tuple[Use, ...]
     replay: Replay
     state: State
-    leg: int
-    fence: int
-    owner: str | None
-    lease: float | None
-    effect: bool
-    told: bool
-    asked: str | None
-    outcome: Outcome | None
+    leg: int = 1
+    fence: int = 0
+    owner: str | None = None
+    lease: float | None = None
+    effect: bool = False
+    told: bool = False
+    asked: str | None = None
+    outcome: Outcome | None = None
 
 
 _COLUMNS = (
@@ -171,11 +171,16 @@ def step(
 
 
 def _open_or_close(tx: Transaction, batch: str) -> None:
-    tx.run(
-        "UPDATE batches SET open = EXISTS (SELECT 1 FROM calls WHERE batch = ?1 AND state NOT IN "
-        "('completed', 'failed', 'rejected', 'cancelled') AND state != 'unknown') WHERE id = ?1",
+    """Note whether a batch has calls that are not settled; nobody drives one that has none."""
+    left = tx.row(
+        "SELECT 1 FROM calls WHERE batch = ? AND state NOT IN ('completed', 'failed', 'rejected', "
+        "'cancelled') AND state != 'unknown' LIMIT 1",
         batch,
     )
+    if left is None:
+        tx.run("UPDATE batches SET open = 0, owner = NULL, lease = NULL WHERE id = ?", batch)
+    else:
+        tx.run("UPDATE batches SET open = 1 WHERE id = ? AND NOT open", batch)
 
 
 # ---- what a running call says ----------------------------------------------------------------
@@ -232,7 +237,7 @@ Ending = Literal["kept", "evidence"]
 
 
 def end_leg(
-    tx: Transaction, call_id: str, fence: int, leg: int, outcome: Outcome, *, still: bool = False
+    tx: Transaction, row: Row, fence: int, leg: int, outcome: Outcome, *, still: bool = False
 ) -> Ending:
     """
     Keep how a dispatched leg ended.
@@ -241,23 +246,22 @@ def end_leg(
 
     Args:
         tx: The transaction.
-        call_id: The call.
+        row: The call as it is.
         fence: The dispatch that ended.
         leg: Its leg.
         outcome: How; a `Suspended` opens a wait elsewhere first.
         still: Whether it may still be at work, so that what it uses is not free.
     """
-    row = call_of(tx, call_id)
     if row.state == "dispatched" and row.fence == fence:
         what, kept = _after_dispatch(outcome)
-        step(tx, row, what, data=_summary(outcome), outcome=kept)
-        if not still:
-            tx.run("DELETE FROM holds WHERE call = ?", call_id)
+        step(tx, row, what, data=summary(outcome), outcome=kept)
+        if row.uses and not still:
+            tx.run("DELETE FROM holds WHERE call = ?", row.id)
         return "kept"
     known = row.outcome if row.fence == fence else None
     if known is not None and outcome_text(known) == outcome_text(outcome):
         return "kept"
-    keep_evidence(tx, call_id, fence, leg, outcome)
+    keep_evidence(tx, row.id, fence, leg, outcome)
     return "evidence"
 
 
@@ -283,12 +287,14 @@ def end_early(tx: Transaction, call_id: str, outcome: Rejected | Cancelled) -> N
     """Keep that a call ended without having been dispatched in this leg."""
     what: Step = "refuse" if isinstance(outcome, Rejected) else "cancel"
     row = call_of(tx, call_id)
-    step(tx, row, what, data=_summary(outcome), outcome=outcome_text(outcome))
+    step(tx, row, what, data=summary(outcome), outcome=outcome_text(outcome))
     tx.run("DELETE FROM holds WHERE call = ?", call_id)
 
 
-def _summary(outcome: Outcome) -> object:
+def summary(outcome: Outcome | None) -> object:
     """Return what the history says of an outcome; the whole is with the call."""
+    if outcome is None:
+        return None
     if isinstance(outcome, Suspended):
         return {"message": outcome.request.message}
     said: dict[str, object] = {"outcome": type(outcome).__name__.lower()}

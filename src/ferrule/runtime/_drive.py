@@ -17,10 +17,11 @@ else it is unknown.
 import functools
 import secrets
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import anyio
+from anyio.abc import TaskGroup
 
 from ferrule import (
     Batch,
@@ -35,16 +36,16 @@ from ferrule import (
     Suspended,
     Unknown,
 )
-from ferrule.errors import Fenced
+from ferrule.errors import Fenced, JournalError
 from ferrule.runtime._batches import (
     Behind,
     Claim,
     authorize,
+    check,
     dispatch,
     free,
     lose,
     lost,
-    release,
     runs_again,
 )
 from ferrule.runtime._calls import (
@@ -57,9 +58,9 @@ from ferrule.runtime._calls import (
     keep_record,
     step,
 )
-from ferrule.runtime._history import kept
+from ferrule.runtime._history import asked_by, kept
 from ferrule.runtime._host import Host, logger
-from ferrule.runtime._store import Transaction
+from ferrule.runtime._store import Transaction, Work
 from ferrule.runtime._waits import leg_of, open_wait
 from ferrule.states import PENDING, SETTLED
 
@@ -81,11 +82,20 @@ class Running:
     One leg under way.
 
     Attributes:
+        drive: What drives its batch.
         row: Its call as it was when the leg began.
         fence: Under which dispatch the tool is at work; `None` before.
         scope: What stops it.
         void: Whether it must not begin after all, and nothing is to be kept of it.
+        has_slot: Whether it has a slot of its batch.
+        is_kept: Whether it is kept how it ended.
+        written: Set when it is known whether its dispatch was kept; `None` before that is tried.
+        outcome: How it ended, once it has.
     """
+
+    __slots__ = (
+        "drive", "fence", "has_slot", "is_kept", "outcome", "row", "scope", "void", "written",
+    )  # fmt: skip
 
     def __init__(self, drive: "Drive", row: Row) -> None:
         self.drive = drive
@@ -95,116 +105,168 @@ class Running:
         self.void = False
         self.has_slot = False
         self.is_kept = False
-        self.writing: anyio.Event | None = None
-        self.answer: int | Behind | None = None
+        self.written: anyio.Event | None = None
         self.outcome: Outcome | None = None
 
 
 class Drive:
-    """One batch that this process drives."""
+    """
+    One batch that this process drives.
 
-    def __init__(
+    Args:
+        host: The journal.
+        executor: What runs the legs.
+        tasks: Where they run.
+        claim: The batch.
+        caller: Who asked for it.
+        reaping: Ends what lost calls left behind.
+        on_end: Called once it is not driven here any more.
+    """
+
+    def __init__(  # each by keyword; what a batch is driven with
         self,
         host: Host,
         executor: Executor,
+        tasks: TaskGroup,
         claim: Claim,
+        *,
         caller: object,
         reaping: Reaping,
         by_key: dict[str, "Running"],
+        on_end: "Callable[[Drive], None]",
     ) -> None:
         self._host = host
         self._executor = executor
-        self._claim = claim
+        self._tasks = tasks
+        self.claim = claim
         self._caller = caller
         self._reap = reaping
         self._by_key = by_key
+        self._on_end = on_end
         self._slots = anyio.Semaphore(executor.max_parallel)
         self._window = max(_WINDOW, 4 * executor.max_parallel)
         self._due: deque[Row] = deque()
         self._first: dict[str, int] = {}
         self._turns: dict[int, anyio.Event] = {}
         self._open: set[str] = set()
+        self._asking: set[str] = set()
         self._recent: set[str] = set()
-        self.running: dict[str, Running] = {}
+        self._ended: dict[str, Outcome] = {}
+        self._running: dict[str, Running] = {}
+        self._is_lost = False
 
     # ---- the batch -----------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Drive the batch until each call is settled, or somebody else has it."""
-        try:
-            async with anyio.create_task_group() as self._tasks:
-                await self._begin()
-                while self._open:
-                    news = self._host.news
-                    await self._look()
-                    if self._open:
-                        await news.wait()
-        except* Fenced as fenced:
-            logger.warning("%s; it goes on there", fenced.exceptions[0])
-        finally:
-            self._host.claims.pop(self._claim.batch, None)
-            with anyio.CancelScope(shield=True):
-                await self._host.insist(
-                    functools.partial(release, claim=self._claim, owner=self._host.owner)
-                )
-            self._host.tell()
-
-    async def _begin(self) -> None:
-        """Read the calls and fix their order; those that are further already hold nobody back."""
-        rows = await self._host.read(lambda tx: calls_where(tx, "batch = ?", self._claim.batch))
+    def begin(self, rows: list[Row]) -> None:
+        """Fix the order of the calls, and start; those that are further hold nobody back."""
         self._open = {row.id for row in rows if row.state not in SETTLED}
+        self._ended = {row.id: row.outcome for row in rows if row.outcome and row.state in SETTLED}
         inside = [row.state in {*PENDING, "dispatched"} for row in rows]
         self._schedule = Schedule(
             [row.uses if here else None for row, here in zip(rows, inside, strict=True)]
         )
         self._names = [row.id for row in rows]
-        for row, here in zip(rows, inside, strict=True):
-            if here:
-                self._first[row.id] = row.position
-                self._turns[row.position] = anyio.Event()
+        self._first = {row.id: row.position for row, here in zip(rows, inside, strict=True) if here}
         for position in self._schedule.ready():
-            self._turns[position].set()
+            self._turn_of(position).set()
         self._due.extend(row for row in rows if row.state in PENDING)
         self._start()
+        self._end_if_settled()
+
+    def _turn_of(self, position: int) -> anyio.Event:
+        return self._turns.setdefault(position, anyio.Event())
+
+    def _end_if_settled(self) -> None:
+        if not self._open and not self._running:
+            self._on_end(self)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all calls are settled."""
+        return not self._open
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing goes on before a person has answered; or all are settled."""
+        return len(self._open) == len(self._asking)
+
+    @property
+    def standing(self) -> list[Outcome]:
+        """How each call ended or what it asks, in order; complete when the batch rests."""
+        return [self._ended[row] for row in self._names if row in self._ended]
+
+    async def look(self) -> None:
+        """Do what the journal says is to be done: answers, cancellations, owners that were lost."""
+        try:
+            await self._look()
+        except Fenced as fenced:
+            self.lose(fenced)
+
+    def lose(self, fenced: Fenced) -> None:
+        """Drive the batch no more: somebody else does."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        logger.warning("%s; it goes on there", fenced)
+        self._due.clear()
+        for running in self._running.values():
+            running.scope.cancel()
+        self._on_end(self)
 
     async def _look(self) -> None:
-        """Do what the journal says is to be done: answers, cancellations, owners that were lost."""
         if await self._host.read(self._is_fenced):
-            raise Fenced(f"batch {self._claim.batch} is not this process's any more")
-        for row in await self._host.read(
-            functools.partial(lost, claim=self._claim, owner=self._host.owner)
-        ):
+            raise Fenced(f"batch {self.claim.batch} is not this process's any more")
+        for row in await self._host.read(self._lost):
             await self._lose(row)
         self._recent.clear()
-        rows = await self._host.read(self._moving)
-        self._open = {row.id for row in rows}
+        rows, asking, ended = await self._host.read(self._moving)
+        # What was read may be older than what has ended here since.
+        recent = self._recent
+        self._asking = (asking.keys() - recent) | (self._asking & recent)
+        self._open = {row.id for row in rows if row.id not in recent} | (self._open & recent)
+        self._ended.update((k, v) for k, v in {**asking, **ended}.items() if k not in recent)
         self._due = deque(row for row in self._due if row.id in self._open)
-        queued = {row.id for row in self._due} | self._recent  # What is read may be older than it.
+        queued = {row.id for row in self._due} | recent
         for row in rows:
-            running = self.running.get(row.id)
+            running = self._running.get(row.id)
             if running is not None:
                 if row.told:
                     running.scope.cancel()
             elif row.state in PENDING and row.id not in queued:
                 self._due.append(row)
-        for call_id in set(self.running) - self._open:
-            self.running[call_id].scope.cancel()  # Cancelled before it began.
-        for call_id in set(self._first) - self._open - set(self.running):
+        for call_id in set(self._running) - self._open - recent:
+            self._running[call_id].scope.cancel()  # Cancelled before it began.
+        for call_id in set(self._first) - self._open - set(self._running):
             self._pass_on(call_id)
         self._start()
+        self._end_if_settled()
+        self._host.tell()
 
     def _is_fenced(self, tx: Transaction) -> bool:
-        row = tx.row("SELECT owner, fence FROM batches WHERE id = ?", self._claim.batch)
-        mine = (self._host.owner.id, self._claim.fence)
-        return row is None or (row["owner"], row["fence"]) != mine
+        row = tx.row("SELECT open, owner, fence FROM batches WHERE id = ?", self.claim.batch)
+        mine = (self._host.owner.id, self.claim.fence)
+        return row is None or (bool(row["open"]) and (row["owner"], row["fence"]) != mine)
 
-    def _moving(self, tx: Transaction) -> list[Row]:
-        return calls_where(
+    def _lost(self, tx: Transaction) -> list[Row]:
+        return lost(tx, self.claim, self._host.owner)
+
+    def _moving(self, tx: Transaction) -> tuple[list[Row], dict[str, Outcome], dict[str, Outcome]]:
+        """Return the calls that are not settled, what they ask, and how others ended meanwhile."""
+        rows = calls_where(
             tx,
             "batch = ? AND state NOT IN ('completed', 'failed', 'rejected', 'cancelled') "
             "AND state != 'unknown'",
-            self._claim.batch,
+            self.claim.batch,
         )
+        moving = {row.id for row in rows}
+        ended = {
+            call_id: row.outcome
+            for call_id in self._open - moving
+            for row in calls_where(tx, "id = ?", call_id)
+            if row.outcome is not None
+        }
+        asking = ((row.id, asked_by(tx, row)) for row in rows if row.state == "suspended")
+        return rows, {name: asked for name, asked in asking if asked is not None}, ended
 
     async def _lose(self, row: Row) -> None:
         """Have a call whose owner is lost run again, or be unknown."""
@@ -220,7 +282,7 @@ class Drive:
         await self._host.insist(
             functools.partial(
                 lose,
-                claim=self._claim,
+                claim=self.claim,
                 owner=self._host.owner,
                 row=row,
                 again=again,
@@ -232,9 +294,10 @@ class Drive:
 
     def _start(self) -> None:
         """Begin the legs that are due, as many as may be under way."""
-        while self._due and len(self.running) < self._window and not self._host.closing:
+        while self._due and len(self._running) < self._window and not self._is_leaving:
             row = self._due.popleft()
-            running = self.running[row.id] = Running(self, row)
+            self._asking.discard(row.id)
+            running = self._running[row.id] = Running(self, row)
             self._by_key[row.idempotency_key] = running
             self._tasks.start_soon(self._leg, running)
 
@@ -243,16 +306,18 @@ class Drive:
         try:
             leg = await self._leg_of(row)
             await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
+        except Fenced as fenced:
+            self.lose(fenced)
         finally:
-            self._recent.add(row.id)
-            self.running.pop(row.id, None)
-            self._by_key.pop(row.idempotency_key, None)
+            del self._running[row.id]
+            del self._by_key[row.idempotency_key]
             self._host.running.pop(row.id, None)
             if running.has_slot:
                 self._slots.release()
             if running.is_kept:
                 self._pass_on(row.id)
             self._start()
+            self._end_if_settled()
             self._host.tell()
 
     async def _run_leg(self, running: Running, batch: Batch) -> None:
@@ -277,15 +342,40 @@ class Drive:
         """Let those have their turn that waited for a call which needs its own no more."""
         position = self._first.pop(call_id, None)
         if position is not None:
-            self._turns[position].set()
             for following in self._schedule.finish(position):
-                self._turns[following].set()
+                self._turn_of(following).set()
 
     # ---- when a leg may begin ------------------------------------------------------------------
 
     async def turn(self, running: Running) -> None:
         """Wait until a leg that is permitted may begin, and keep that it does."""
-        await self._in_order(running)
+        try:
+            await self._in_order(running)
+            await self._begin_leg(running)
+        except Fenced as fenced:
+            self.lose(fenced)
+            await self._give_up(running)
+
+    async def _in_order(self, running: Running) -> None:
+        """Wait for the turn of a call in its batch; that it waits, and for whom, is kept."""
+        position = self._first.get(running.row.id)
+        if position is None or self._turn_of(position).is_set():
+            return
+        before = self._schedule.after[position]
+        behind = [self._names[one] for one in before if self._names[one] in self._first]
+        await self._host.insist(
+            functools.partial(
+                authorize,
+                claim=self.claim,
+                owner=self._host.owner,
+                call_id=running.row.id,
+                behind=behind,
+            )
+        )
+        await self._turn_of(position).wait()
+
+    async def _begin_leg(self, running: Running) -> None:
+        """Wait for a slot and for what the call works on, and keep that it begins."""
         while True:
             news = self._host.news
             await self._slots.acquire()
@@ -299,50 +389,37 @@ class Drive:
             self._slots.release()
             await news.wait()
 
-    async def _in_order(self, running: Running) -> None:
-        """Wait for the turn of a call in its batch; that it waits, and for whom, is kept."""
-        position = self._first.get(running.row.id)
-        if position is None or self._turns[position].is_set():
-            return
-        before = self._schedule.after[position]
-        behind = [self._names[one] for one in before if self._names[one] in self._first]
-        await self._host.insist(
-            functools.partial(
-                authorize,
-                claim=self._claim,
-                owner=self._host.owner,
-                call_id=running.row.id,
-                behind=behind,
-            )
-        )
-        await self._turns[position].wait()
-
     async def _dispatch(self, running: Running) -> int | Behind | None:
-        # By a task of the batch: a worker that is told to stop would not hear what was kept.
-        running.writing = anyio.Event()
-        self._tasks.start_soon(self._write_dispatch, running)
-        await running.writing.wait()
-        return running.answer
+        pause = 0.05
+        while True:
+            written = running.written = anyio.Event()
+            work = Work(
+                functools.partial(
+                    dispatch,
+                    claim=self.claim,
+                    owner=self._host.owner,
+                    call_id=running.row.id,
+                ),
+                writes=True,
+                # Also when the worker was told to stop meanwhile: what is kept must be known.
+                then=functools.partial(self._dispatched, running, written),
+            )
+            self._host.post(work)
+            await written.wait()
+            if not isinstance(work.error, JournalError) or not work.error.passing:
+                return work.result
+            await anyio.sleep(pause)
+            pause = min(2 * pause, 1.0)
 
-    async def _write_dispatch(self, running: Running) -> None:
-        try:
-            with anyio.CancelScope(shield=True):
-                running.answer = await self._host.insist(
-                    functools.partial(
-                        dispatch,
-                        claim=self._claim,
-                        owner=self._host.owner,
-                        call_id=running.row.id,
-                    )
-                )
-            if isinstance(running.answer, int):
-                running.fence = running.answer
-                self._host.running[running.row.id] = running.answer
-        finally:
-            if running.writing is not None:
-                running.writing.set()
+    def _dispatched(
+        self, running: Running, written: anyio.Event, work: Work[int | Behind | None]
+    ) -> None:
+        if work.error is None and isinstance(work.result, int):
+            running.fence = self._host.running[running.row.id] = work.result
+        written.set()
 
-    async def _give_up(self, running: Running) -> None:
+    @staticmethod
+    async def _give_up(running: Running) -> None:
         """Have a leg end that must not begin: it was cancelled, or is elsewhere by now."""
         running.void = True
         running.scope.cancel()
@@ -356,8 +433,8 @@ class Drive:
             return
         running.outcome = outcome
         with anyio.CancelScope(shield=True):
-            if running.writing is not None:
-                await running.writing.wait()
+            if running.written is not None:
+                await running.written.wait()
             if running.fence is not None:
                 await self._keep_end(running, running.fence, outcome)
             elif not (isinstance(outcome, Cancelled) and (running.void or self._is_leaving)):
@@ -365,15 +442,25 @@ class Drive:
                     functools.partial(self._end_early, running=running, outcome=outcome)
                 )
                 running.is_kept = True
-            if not isinstance(outcome, Suspended) and running.is_kept:
-                self._open.discard(running.row.id)
+            if running.is_kept:
+                self._note(running.row.id, outcome)
+
+    def _note(self, call_id: str, outcome: Outcome) -> None:
+        """Note how a call stands now."""
+        self._recent.add(call_id)
+        self._ended[call_id] = outcome
+        if isinstance(outcome, Suspended):
+            self._asking.add(call_id)
+            return
+        self._open.discard(call_id)
 
     @property
     def _is_leaving(self) -> bool:
         """Whether what has not begun is left for whoever drives the batch next."""
-        return self._host.closing or self._tasks.cancel_scope.cancel_called
+        return self._host.closing or self._is_lost
 
     def _end_early(self, tx: Transaction, running: Running, outcome: Outcome) -> None:
+        check(tx, self.claim, self._host.owner)
         row = call_of(tx, running.row.id)
         if row.state not in PENDING or row.leg != running.row.leg:
             return  # It was cancelled, and that is kept.
@@ -408,7 +495,7 @@ class Drive:
             open_wait(tx, row, outcome.request)
         # Who was given up may be at work still.
         still = isinstance(outcome, Unknown) and outcome.reason in {"timed_out", "still_running"}
-        return end_leg(tx, row.id, fence, running.row.leg, outcome, still=still)
+        return end_leg(tx, row, fence, running.row.leg, outcome, still=still)
 
     def _give_back(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
         """Let the next process run a call again that was stopped here and takes no harm from it."""

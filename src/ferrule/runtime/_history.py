@@ -92,10 +92,11 @@ def outcomes(tx: Transaction, batch: str) -> list[Outcome | None]:
 
 
 def _standing(tx: Transaction, row: Row) -> Outcome | None:
-    if row.state in SETTLED:
-        return row.outcome
-    if row.state != "suspended":
-        return None
+    return row.outcome if row.state in SETTLED else asked_by(tx, row)
+
+
+def asked_by(tx: Transaction, row: Row) -> Suspended | None:
+    """Return what a call asks, if it waits for an answer."""
     wait = tx.row("SELECT * FROM waits WHERE call = ? AND open", row.id)
     return None if wait is None else Suspended(request_of(wait))
 

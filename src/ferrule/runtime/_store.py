@@ -1,17 +1,15 @@
 """
-Transactions on a journal: each whole or not at all, and one sync to disk for all that wait.
+Transactions on a journal: each whole or not at all.
 
-Theory. A commit costs a sync of the disk, and that is nearly all it costs. So whoever comes while
-one is under way joins the next: it leaves its work, waits for its turn, and finds either that
-somebody before it has done the work already, or does all that has gathered. Within the transaction
-each piece stands between savepoints of its own: one that raises takes back what it wrote, and
-nothing of the others. Work is done before its caller hears of it; if the commit fails, nobody's is.
+Theory. A commit costs a sync of the disk, and that is nearly all it costs. So several pieces of
+work that have gathered share one transaction. Within it each piece stands between savepoints of its
+own: one that raises takes back what it wrote, and nothing of the others. If the commit fails,
+nobody's work is done, and everybody is told so.
 """
 
 import sqlite3
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar, cast
@@ -36,9 +34,9 @@ class Transaction:
         self._connection = connection
         self.at = at
 
-    def run(self, sql: str, *values: object) -> sqlite3.Cursor:
+    def run(self, sql: str, *values: object) -> None:
         """Run one statement."""
-        return self._connection.execute(sql, values)
+        self._connection.execute(sql, values)
 
     def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
         """Return all rows of a query."""
@@ -50,21 +48,47 @@ class Transaction:
         return found
 
 
-class _Work(Generic[T]):
-    """A piece of work that waits for its transaction."""
+class Work(Generic[T]):
+    """
+    A piece of work, and what became of it.
 
-    __slots__ = ("done", "error", "function", "result")
+    Attributes:
+        function: What is done within the transaction; it raises what is not to be done.
+        writes: Whether it writes.
+        error: Why it is not done, if it is not.
+        then: Told that it is done, by whoever does the work.
+    """
 
-    def __init__(self, function: Callable[[Transaction], T]) -> None:
+    __slots__ = ("_result", "error", "function", "then", "writes")
+
+    def __init__(
+        self,
+        function: Callable[[Transaction], T],
+        *,
+        writes: bool,
+        then: Callable[["Work[T]"], None] | None = None,
+    ) -> None:
         self.function = function
-        self.done = False
-        self.result: T | None = None
+        self.writes = writes
+        self.then = then
         self.error: FerruleError | None = None
+        self._result: T | None = None
+
+    def do(self, transaction: Transaction) -> None:
+        """Do it, and keep what it returns."""
+        self._result = self.function(transaction)
+
+    @property
+    def result(self) -> T:
+        """What it returned; raises why it was not done."""
+        if self.error is not None:
+            raise self.error
+        return cast("T", self._result)
 
 
 class Store:
     """
-    An open journal; safe between threads.
+    An open journal, for one thread at a time.
 
     Args:
         path: The file.
@@ -85,10 +109,6 @@ class Store:
         self._clock = clock
         self._connection = connect(path, create=create, patience=patience)
         self._connection.row_factory = sqlite3.Row
-        self._turn = threading.Lock()
-        self._gathered: list[_Work[object]] = []
-        self._gathering = threading.Lock()
-        self._closed = False
 
     def write(self, function: Callable[[Transaction], T]) -> T:
         """
@@ -96,17 +116,11 @@ class Store:
 
         Raises:
             JournalError: the journal cannot be written; nothing was.
-            Exception: what `function` raised; nothing of it was written.
+            FerruleError: what `function` raised; nothing of it was written.
         """
-        work = _Work(function)
-        with self._gathering:
-            self._gathered.append(cast("_Work[object]", work))
-        with self._turn:
-            if not work.done:
-                self._do_all()
-        if work.error is not None:
-            raise work.error
-        return cast("T", work.result)
+        work = Work(function, writes=True)
+        self.do([cast("Work[object]", work)])
+        return work.result
 
     def read(self, function: Callable[[Transaction], T]) -> T:
         """
@@ -114,67 +128,56 @@ class Store:
 
         Raises:
             JournalError: the journal cannot be read.
-            Exception: what `function` raised.
+            FerruleError: what `function` raised.
         """
-        with self._turn:
-            self._open()
-            try:
-                self._connection.execute("BEGIN")
-                try:
-                    return function(Transaction(self._connection, self._clock()))
-                finally:
-                    self._end("ROLLBACK")
-            except sqlite3.Error as error:
-                raise fault(error, self.path) from None
+        work = Work(function, writes=False)
+        self.do([cast("Work[object]", work)])
+        return work.result
 
     def version(self) -> int:
-        """Return a number that is another one once another process has written."""
-        with self._turn:
-            self._open()
-            try:
-                found: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
-            except sqlite3.Error as error:
-                raise fault(error, self.path) from None
+        """Return a number that is another one once somebody else has written."""
+        try:
+            found: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error as error:
+            raise fault(error, self.path) from None
         return found
 
     def close(self) -> None:
-        """Close the file; what comes later is told so."""
-        with self._turn:
-            self._closed = True
-            self._connection.close()
+        """Close the file."""
+        self._connection.close()
 
-    def _open(self) -> None:
-        if self._closed:
-            raise JournalError(f"{self.path.name} was closed here")
-
-    def _do_all(self) -> None:
-        """Do all the work that has gathered, in one transaction."""
-        with self._gathering:
-            works, self._gathered = self._gathered, []
+    def do(self, works: Sequence[Work[object]]) -> None:
+        """Do all of `works` in one transaction; each says what became of it."""
         failed: sqlite3.Error | None = None
         committed = False
         try:
-            self._open()
-            self._connection.execute("BEGIN IMMEDIATE")
+            writes = any(work.writes for work in works)
+            self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             transaction = Transaction(self._connection, self._clock())
             for work in works:
-                self._do(work, transaction)
+                self._do(work, transaction, alone=len(works) == 1)
             self._connection.execute("COMMIT")
             committed = True
         except sqlite3.Error as error:
             failed = error
         finally:
             if not committed:
-                self._end("ROLLBACK")
-            for work in works:
-                work.done = True
-                if not committed:
+                self._roll_back()
+                for work in works:
                     work.error = self._why(failed)
 
-    def _do(self, work: _Work[object], transaction: Transaction) -> None:
+    def _do(self, work: Work[object], transaction: Transaction, *, alone: bool) -> None:
+        if alone:
+            try:
+                work.do(transaction)
+            except FerruleError as error:
+                work.error = error
+                self._connection.execute("ROLLBACK")
+                self._connection.execute("BEGIN")
+            return
         self._connection.execute("SAVEPOINT work")
         try:
-            work.result = work.function(transaction)
+            work.do(transaction)
         except FerruleError as error:
             work.error = error
             self._connection.execute("ROLLBACK TO work")
@@ -183,10 +186,10 @@ class Store:
     def _why(self, failed: sqlite3.Error | None) -> JournalError:
         if failed is not None:
             return fault(failed, self.path)
-        return JournalError(f"{self.path.name} was not written: it was closed, or a write broke")
+        return JournalError(f"{self.path.name} was not written: what was to be written broke")
 
-    def _end(self, how: str) -> None:
-        """End a transaction, if SQLite has not ended it itself."""
+    def _roll_back(self) -> None:
+        """Roll back, unless SQLite has done so itself."""
         with suppress(sqlite3.Error):
             if self._connection.in_transaction:
-                self._connection.execute(how)
+                self._connection.execute("ROLLBACK")

@@ -8,7 +8,6 @@ told by whom and when.
 
 import sqlite3
 import uuid
-from datetime import timedelta
 from typing import Literal, cast
 
 from ferrule import (
@@ -190,12 +189,9 @@ def expire(tx: Transaction) -> list[str]:
     return [row["call"] for row in rows]
 
 
-def next_expiry(tx: Transaction) -> float | None:
-    """Return in how many seconds a question expires, the next that does."""
-    row = tx.row("SELECT min(expires) AS first FROM waits WHERE open")
-    if row is None or row["first"] is None:
-        return None
-    return max(0.0, timedelta(seconds=row["first"] - tx.at).total_seconds())
+def is_due(tx: Transaction) -> bool:
+    """Say whether a question is past its time."""
+    return tx.row("SELECT 1 FROM waits WHERE open AND expires <= ?", tx.at) is not None
 
 
 def _end(tx: Transaction, row: sqlite3.Row, how: Literal["withdrawn", "expired"], by: str) -> None:

@@ -48,14 +48,15 @@ from ferrule.runtime._batches import (
     cancel,
     claim,
     digest_of,
-    is_known,
     propose,
+    release,
 )
 from ferrule.runtime._calls import Row, calls_where
 from ferrule.runtime._drive import Drive, Running
 from ferrule.runtime._history import find, history, outcomes
 from ferrule.runtime._host import Host
 from ferrule.runtime._inbox import JournalInbox
+from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import read
 
@@ -122,10 +123,10 @@ class SqliteRuntime:
         if self._entered:
             raise FerruleError("a runtime is entered once; make another on the same file")
         self._entered = True
-        await self._host.open(self._take_up)
+        await self._host.open()
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._host.watch)
+        self._tasks.start_soon(self._look)
         return self
 
     async def __aexit__(
@@ -142,7 +143,17 @@ class SqliteRuntime:
             raise leaf(group) from None
         finally:
             with anyio.CancelScope(shield=True):
-                await self._host.close()
+                await self._leave()
+
+    async def _leave(self) -> None:
+        """Let others have what is not settled, and close the journal."""
+        try:
+            for left in list(self._host.claims.values()):
+                await self._host.insist(
+                    functools.partial(release, claim=left, owner=self._host.owner)
+                )
+        finally:
+            await self._host.close()
 
     # ---- batches -------------------------------------------------------------------------------
 
@@ -168,15 +179,14 @@ class SqliteRuntime:
         given = _checked(calls, batch_id)
         asker = caller_text(caller)
         its_digest = digest_of(given, read(asker))
-        known = functools.partial(is_known, batch=batch_id, its_digest=its_digest)
-        if not await self._host.read(known):
-            await self._propose(given, batch_id, its_digest, asker)
-        await self.take(batch_id)
+        if not await self._propose(given, batch_id, its_digest, asker):
+            await self.take(batch_id)
         return SqliteBatch(self, self._host, batch_id)
 
     async def _propose(
         self, calls: list[ToolCall], batch_id: str, its_digest: str, caller: str
-    ) -> None:
+    ) -> bool:
+        """Keep a batch, and drive it; say whether it was not kept before."""
         plan = await self._executor.plan(calls)
         keys = [str(uuid.uuid4()) for _ in calls]
         made = await self._host.write(
@@ -190,43 +200,57 @@ class SqliteRuntime:
                 owner=self._host.owner,
             )
         )
-        if made is not None:
-            self._drive(made, read(caller))
+        if made is None:
+            return False
+        self._drive(*made, caller=read(caller))
+        return True
 
     async def take(self, batch_id: str) -> bool:
         """Drive a batch here, if nobody who lives does; say whether it is driven here."""
         if batch_id in self._drives:
             return True
-        made = await self._host.write(
-            functools.partial(claim, batch=batch_id, owner=self._host.owner)
-        )
+        made = await self._host.write(functools.partial(_claimed, batch_id, self._host.owner))
         if made is None:
             return False
-        row = await self._host.read(
-            lambda tx: tx.row("SELECT caller FROM batches WHERE id = ?", batch_id)
-        )
-        self._drive(made, read(row["caller"]) if row is not None else None)
+        self._drive(*made)
         return True
 
-    async def _take_up(self) -> None:
-        """Go on with batches of ours that a person has opened again, or whose owner was lost."""
-        for batch_id in self._seen & set(await self._host.read(self._open_batches)):
-            await self.take(batch_id)
-
-    def _drive(self, made: Claim, caller: object) -> None:
+    def _drive(self, made: Claim, rows: list[Row], caller: object) -> None:
         self._host.claims[made.batch] = made
-        drive = Drive(self._host, self._executor, made, caller, self._reap, self._by_key)
-        self._drives[made.batch] = drive
+        drive = self._drives[made.batch] = Drive(
+            self._host,
+            self._executor,
+            self._tasks,
+            made,
+            caller=caller,
+            reaping=self._reap,
+            by_key=self._by_key,
+            on_end=self._ended,
+        )
         self._seen.add(made.batch)
-        self._tasks.start_soon(self._run, made.batch, drive)
+        drive.begin(rows)
 
-    async def _run(self, batch_id: str, drive: Drive) -> None:
-        try:
-            await drive.run()
-        finally:
-            if self._drives.get(batch_id) is drive:
-                del self._drives[batch_id]
+    def _ended(self, drive: Drive) -> None:
+        if self._drives.get(drive.claim.batch) is drive:
+            del self._drives[drive.claim.batch]
+            self._host.claims.pop(drive.claim.batch, None)
             self._host.tell()
+
+    async def _look(self) -> None:
+        """Look at the journal whenever it may have changed; for ever."""
+        while True:
+            with anyio.move_on_after(self._host.owner.seconds / 2):
+                await self._host.changed()
+            for drive in list(self._drives.values()):
+                await drive.look()
+            idle = self._seen - self._drives.keys()
+            if idle:
+                for batch_id in idle & set(await self._host.read(_open_batches)):
+                    await self.take(batch_id)
+
+    def drive_of(self, batch_id: str) -> Drive | None:
+        """Return what drives a batch here, if it is driven here."""
+        return self._drives.get(batch_id)
 
     async def recover(self) -> list["SqliteBatch"]:
         """
@@ -234,24 +258,13 @@ class SqliteRuntime:
 
         A batch with a tool that is not here is left for a process that has it.
         """
-        found = await self._host.read(self._open_batches)
+        found = await self._host.read(_open_batches)
         taken: list[SqliteBatch] = []
         for batch_id, names in found.items():
             known = all(name in self._executor.registry for name in names)
             if known and await self.take(batch_id):
                 taken.append(SqliteBatch(self, self._host, batch_id))
         return taken
-
-    @staticmethod
-    def _open_batches(tx: Transaction) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for row in tx.rows(
-            "SELECT b.id, c.name FROM batches b JOIN calls c ON c.batch = b.id WHERE b.open "
-            "AND c.state NOT IN ('completed', 'failed', 'rejected', 'cancelled') "
-            "ORDER BY b.rowid"
-        ):
-            found.setdefault(row["id"], set()).add(row["name"])
-        return found
 
     async def cancel(self, batch_id: str, call_id: str | None = None, *, by: str = "") -> None:
         """
@@ -299,13 +312,13 @@ class SqliteRuntime:
         """End what the records name, newest first; say whether all could be ended."""
         return all(
             [
-                await self._ended(self._reapers[record.namespace], record)
+                await self._reaped(self._reapers[record.namespace], record)
                 for record in reversed(list(records))
                 if record.namespace in self._reapers
             ]
         )
 
-    async def _ended(self, reaper: Reaper, record: Record) -> bool:
+    async def _reaped(self, reaper: Reaper, record: Record) -> bool:
         # As a tool, as an executor contains whatever it does and logs it with a reference.
         async def reap(_: dict[str, object], __: Context) -> str:
             done = reaper(record)
@@ -325,6 +338,7 @@ class SqliteBatch:
         self._runtime = runtime
         self._host = host
         self._id = batch_id
+        self._drive: Drive | None = None
 
     def __repr__(self) -> str:
         return f"<SqliteBatch {self._id!r}>"
@@ -349,6 +363,12 @@ class SqliteBatch:
     async def _wait(self, *, through_questions: bool) -> list[Outcome]:
         while True:
             news = self._host.news
+            drive = self._drive = self._runtime.drive_of(self._id) or self._drive
+            if drive is not None and (drive.is_settled if through_questions else drive.rests):
+                return drive.standing
+            if self._runtime.drive_of(self._id) is not None:
+                await news.wait()
+                continue
             standing = await self._host.read(functools.partial(outcomes, batch=self._id))
             known = [one for one in standing if one is not None]
             waits = through_questions and any(isinstance(one, Suspended) for one in known)
@@ -378,6 +398,28 @@ class SqliteBatch:
     def _since(self, last: int, tx: Transaction) -> tuple[list[Moved], bool]:
         row = tx.row("SELECT open FROM batches WHERE id = ?", self._id)
         return history(tx, batch=self._id, after=last), row is not None and bool(row["open"])
+
+
+def _claimed(
+    batch_id: str, owner: Owner, tx: Transaction
+) -> tuple[Claim, list[Row], object] | None:
+    """Claim a batch; return it with its calls and who asked for them."""
+    made = claim(tx, batch_id, owner)
+    row = tx.row("SELECT caller FROM batches WHERE id = ?", batch_id)
+    if made is None or row is None:
+        return None
+    return made, calls_where(tx, "batch = ?", batch_id), read(row["caller"])
+
+
+def _open_batches(tx: Transaction) -> dict[str, set[str]]:
+    """Return the batches that are not settled, each with the tools that its calls still need."""
+    found: dict[str, set[str]] = {}
+    for row in tx.rows(
+        "SELECT b.id, c.name FROM batches b JOIN calls c ON c.batch = b.id WHERE b.open "
+        "AND c.state NOT IN ('completed', 'failed', 'rejected', 'cancelled') ORDER BY b.rowid"
+    ):
+        found.setdefault(row["id"], set()).add(row["name"])
+    return found
 
 
 def leaf(group: BaseExceptionGroup[JournalError]) -> JournalError:
