@@ -136,6 +136,11 @@ class Record(Value, frozen=True):
         msgspec.structs.force_setattr(self, "data", plain(self.data))
 
 
+def record_of(details: object) -> Record | None:
+    """Return what a host records of the `details` of a result or failure: a `Record` as it is."""
+    return details if isinstance(details, Record) else None
+
+
 class _ResultFacts(Value, frozen=True, kw_only=True):
     structured_content: object = UNSET
     details: object = None
