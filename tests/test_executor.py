@@ -220,6 +220,7 @@ async def test_a_uses_function_that_never_ends_refuses_its_call_alone() -> None:
 
     assert ran == [0, 2]
     assert [type(outcome) for outcome in outcomes] == [Completed, Rejected, Completed]
+    assert cast("Rejected", outcomes[1]).kind == "unavailable"
 
 
 async def test_one_failing_call_leaves_its_siblings_alone() -> None:
@@ -321,7 +322,7 @@ async def test_started_comes_after_on_dispatch_and_finished_once_and_last() -> N
 
 @pytest.mark.parametrize("plain", [True, False])
 async def test_a_hook_that_raises_refuses_the_call_before_the_tool(plain: bool) -> None:
-    """EXE-4, FAIL-6: `unavailable`, and the tool never ran."""
+    """EXE-4, FAIL-6, AT-79: `unavailable`, and the tool never ran."""
     ran = []
 
     async def work(arguments: dict[str, object], _: Context) -> None:
@@ -470,7 +471,7 @@ async def test_a_thread_records_with_the_blocking_twin_and_each_checks_its_side(
 
 
 async def test_a_recorders_error_reaches_the_tool() -> None:
-    """REC-2: what the recorder raises, `record` raises."""
+    """REC-2, AT-85: what the recorder raises, `record` raises."""
 
     async def recorder(_: Context, __: object) -> None:
         raise OSError("disk full")
@@ -486,7 +487,7 @@ async def test_a_recorders_error_reaches_the_tool() -> None:
 
 
 async def test_without_a_recorder_a_record_does_nothing() -> None:
-    """REC-1: a tool need not know whether records are kept."""
+    """REC-1, AT-85, AT-86: a tool need not know whether records are kept."""
 
     async def work(_: dict[str, object], context: Context) -> bool:
         await context.record("test:nothing", 1)
@@ -498,7 +499,7 @@ async def test_without_a_recorder_a_record_does_nothing() -> None:
 
 
 async def test_details_that_are_a_record_are_recorded_when_the_call_ends() -> None:
-    """REC-1: of a result and of a failure."""
+    """REC-1, AT-75: of a result and of a failure."""
     recorder = MemoryRecorder()
 
     async def good(_: dict[str, object], __: Context) -> Result:
@@ -547,7 +548,7 @@ async def test_leaving_the_block_stops_what_runs_and_reports_every_call() -> Non
 
 
 async def test_an_error_in_the_block_stays_itself_and_stops_the_calls() -> None:
-    """EXE-6: the consumer's own exception is raised, not wrapped, after the calls ended."""
+    """EXE-6, AT-72: the consumer's own exception is raised, not wrapped, after the calls ended."""
     cleaned = []
 
     async def slow(_: dict[str, object], __: Context) -> None:
@@ -855,7 +856,7 @@ async def test_a_batch_inside_a_tool_does_not_wait_for_its_parents_slot() -> Non
 
 
 async def test_the_current_context_is_the_call_that_runs() -> None:
-    """API: `Context.current()` names the running call, in loop and thread; nothing outside."""
+    """AT-75, API: `Context.current()` is the running call, in loop and thread; nothing outside."""
 
     async def in_loop(_: dict[str, object], context: Context) -> bool:
         return Context.current() is context

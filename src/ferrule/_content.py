@@ -330,7 +330,7 @@ def is_larger(result: Result, limit: int) -> bool:
     if isinstance(structured, RawJSON):
         total += _bytes_of(structured.text)
     elif structured is not UNSET:
-        total += _bytes_of(json_text(structured))
+        total += len(msgspec.json.encode(structured))  # orjson would take ten times the memory
     return total > limit
 
 
