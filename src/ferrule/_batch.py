@@ -151,7 +151,7 @@ class Batch:
             raise FerruleError("a batch is entered once; make another with `executor.batch(calls)`")
         self._entered = True
         try:
-            self._schedule = await self._submit()
+            self._schedule = schedule = await self._submit()
         finally:
             if self._schedule is None:
                 self._give_up()
@@ -160,7 +160,7 @@ class Batch:
         self._submitted = anyio.current_time() if self._listening else 0.0
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._line_up(self._schedule.ready())
+        self._line_up(schedule.ready())
         self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
         self._call_asker()
         self._hire()
@@ -535,8 +535,8 @@ class Batch:
         with anyio.CancelScope(shield=True) as self._watching:
             if self._crew or self._asking:
                 await anyio.sleep(grace)
-        for job in self._asking.values():
-            self._log_endless(job, who="a policy of ")
+        for asked in self._asking.values():
+            self._log_endless(asked, who="a policy of ")
         for worker in self._crew:
             job = worker.job
             if job is None or job.outcome is not None:

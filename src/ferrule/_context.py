@@ -257,7 +257,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
 
     @property
     def timed_out(self) -> bool:
-        """Whether it was told to stop because its time is up: how it ends now is no outcome."""
+        """Whether it was told to stop as its time is up; a process of a tool's own never hears."""
         return self._timed_out
 
     @property
