@@ -965,7 +965,7 @@ async def test_started_says_how_long_a_call_waited_and_for_which() -> None:
 
 @pytest.mark.parametrize("plain", [True, False])
 async def test_progress_goes_to_the_executors_own_listener(plain: bool) -> None:
-    """EXE-8, EXE-12: in order, the last before the end, from `run` as from `batch`."""
+    """EXE-8, EXE-12, AT-69: in order, the last before the end, from `run` as from `batch`."""
     heard: list[tuple[str, float | None]] = []
 
     def listens(context: Context, progress: Progress) -> None:
