@@ -135,7 +135,7 @@ class Batch:
         self._ready: deque[Job] = deque()
         self._to_ask: deque[Job] = deque()
         self._askers = 0
-        self._asking: set[anyio.CancelScope] = set()
+        self._asking: dict[anyio.CancelScope, Job] = {}
         self._left: dict[Thread[object], Job] = {}
         self._freed: list[Thread[object]] = []
         self._behind: list[Job] = []
@@ -176,13 +176,17 @@ class Batch:
         if self._entered:
             raise FerruleError("a batch is entered once; make another with `executor.batch(calls)`")
         self._entered = True
-        self._schedule = await self._submit()
+        try:
+            self._schedule = schedule = await self._submit()
+        finally:
+            if self._schedule is None:
+                self._give_up()
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
         self._submitted = anyio.current_time() if self._listening else 0.0
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._line_up(self._schedule.ready())
+        self._line_up(schedule.ready())
         self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
         self._call_asker()
         self._hire()
@@ -200,9 +204,7 @@ class Batch:
             # The block's own error is not given to the task group, which would wrap it.
             await self._tasks.__aexit__(None, None, None)
         finally:
-            for job in self._jobs:
-                if job.outcome is None:
-                    self._settle(job, Cancelled("cancelled", tool=job.call.name))
+            self._give_up()
         if self._interrupt is not None:
             raise self._interrupt
 
@@ -259,15 +261,16 @@ class Batch:
 
     async def _admit_all(self) -> None:
         seen: set[str] = set()
-        for index, given in enumerate(self._calls):
-            job = Job(index, given)
-            self._jobs.append(job)
-            self._unsettled += 1
+        self._jobs = [Job(index, given) for index, given in enumerate(self._calls)]
+        self._unsettled = len(self._jobs)
+        # Workers are shielded: nothing below would see that the caller was cancelled before.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        for job in self._jobs:
             refused = job.admit(self._executor.registry, seen)
             seen.add(job.call.id)
             if refused is not None:
                 self._settle(job, refused)
-            if index % _BREATH == _BREATH - 1:
+            if job.index % _BREATH == _BREATH - 1:
                 await anyio.lowlevel.checkpoint()
 
     async def _ask_traits(self) -> None:
@@ -321,17 +324,17 @@ class Batch:
 
     async def _ask(self) -> None:
         with anyio.CancelScope(shield=True) as scope:
-            self._asking.add(scope)
             done = 0
             while self._to_ask and not self._stopping:
-                job = self._to_ask.popleft()
+                self._asking[scope] = job = self._to_ask.popleft()
                 self._call_asker()
                 await self._ask_for(job)
                 done += 1
                 if done % _BREATH == 0:
                     await anyio.lowlevel.cancel_shielded_checkpoint()
-            self._asking.discard(scope)
+            self._asking.pop(scope, None)
         self._askers -= 1
+        self._end_watch()
 
     async def _ask_for(self, job: Job) -> None:
         """Ask whether one call may run; holds no slot and nobody back but what waits for it."""
@@ -400,8 +403,7 @@ class Batch:
                 self._crew.discard(worker)
                 self._workers -= 1
                 self._hire()  # One that was told to stop leaves calls behind.
-                if self._watching is not None and not self._crew:
-                    self._watching.cancel()
+                self._end_watch()
 
     def _thread_limiter(self) -> anyio.CapacityLimiter:
         """Return what bounds the threads of this batch; made for the first that needs one."""
@@ -517,6 +519,12 @@ class Batch:
         self._settle(job, outcome)
         self._release(job)
 
+    def _give_up(self) -> None:
+        """Give an outcome to every call that has none, when the batch is over."""
+        for job in self._jobs:
+            if job.outcome is None:
+                self._settle(job, Cancelled("cancelled", tool=job.call.name))
+
     def _hear_late(self, call: ToolCall, context: Context, ended: object) -> None:
         """Log how a call ended that had been reported before, and have a host hear of it."""
         if isinstance(ended, StillRunning) or not isinstance(ended, Exception | Result):
@@ -556,14 +564,16 @@ class Batch:
             scope.cancel()
         if self._patience is not None:
             self._patience.cancel()
-        if self._crew:
+        if self._crew or self._asking:
             self._tasks.start_soon(self._watch, grace)
 
     async def _watch(self, grace: float) -> None:
         """After `grace`, report the calls that have not ended, and name those waited for."""
         with anyio.CancelScope(shield=True) as self._watching:
-            if self._crew:
+            if self._crew or self._asking:
                 await anyio.sleep(grace)
+        for asked in self._asking.values():
+            self._log_endless(asked, who="a policy of ")
         for worker in self._crew:
             job = worker.job
             if job is None or job.outcome is not None:
@@ -572,9 +582,15 @@ class Batch:
                 self._log_endless(job)
             self._settle(job, self._outcome(job, StillRunning()))
 
-    def _log_endless(self, job: Job) -> None:
+    def _end_watch(self) -> None:
+        """Watch no longer once nobody is waited for."""
+        if self._watching is not None and not self._crew and not self._asking:
+            self._watching.cancel()
+
+    def _log_endless(self, job: Job, *, who: str = "") -> None:
         logger.error(
-            'tool "%s", call "%s" does not end after it was cancelled; waiting for it',
+            '%stool "%s", call "%s" does not end after it was cancelled; waiting for it',
+            who,
             job.call.name,
             shown(job.call.id),
         )
@@ -591,7 +607,7 @@ class Batch:
             if worker.job is not job or job.outcome is not None:
                 return
             if job.context is not None:
-                job.context.stop()
+                job.context.stop(timed_out=True)
             self._settle(job, self._outcome(job, TimedOut(seconds)))
             worker.stop(grace)
             await anyio.sleep(grace)
