@@ -35,7 +35,8 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("_batch",),
     ("_executor",),
     ("__init__",),
-    ("helpers", "ports", "states"),
+    ("helpers", "states"),
+    ("ports",),
     (
         *("adapters", "lock", "mcp", "policies"),
         *("runtime", "telemetry", "temporal", "testing", "wire"),
@@ -83,6 +84,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_loading", "_tables"),
         ("_diff", "_list", "_policy", "_run"),
         ("_app",),
+        ("__init__",),
+    ),
+    "runtime": (
+        ("_file", "_text"),
+        ("_store",),
+        ("_calls", "_owners"),
+        ("_batches", "_waits"),
+        ("_history", "_host"),
+        ("_drive", "_inbox"),
+        ("sqlite",),
         ("__init__",),
     ),
     "testing": (

@@ -393,7 +393,7 @@ class Drive:
         pause = 0.05
         while True:
             written = running.written = anyio.Event()
-            work = Work(
+            work: Work[int | Behind | None] = Work(
                 functools.partial(
                     dispatch,
                     claim=self.claim,

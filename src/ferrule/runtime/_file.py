@@ -9,7 +9,7 @@ before anything is written.
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -102,15 +102,12 @@ def connect(
         connection = sqlite3.connect(
             path, timeout=patience, isolation_level=None, check_same_thread=False
         )
+        with ExitStack() as failed:
+            failed.callback(connection.close)
+            _prepare(connection, path, migrations)
+            failed.pop_all()
     except sqlite3.Error as error:
         raise fault(error, path) from None
-    try:
-        _prepare(connection, path, migrations)
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.Error):
-            raise fault(error, path) from None
-        raise
     return connection
 
 
@@ -148,8 +145,8 @@ def _look_through(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # Commits; or rolls back, and what was raised goes on.
+        connection.execute("BEGIN IMMEDIATE")
         # Somebody else may have been here while we waited for the lock.
         version = _version(connection, path, len(migrations))
         for migration in migrations[version:]:
@@ -157,11 +154,6 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[st
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _statements(migration: str) -> list[str]:

@@ -1,7 +1,6 @@
 """What is read of a journal: what happened, what is unknown, how the calls of a batch stand."""
 
 import sqlite3
-from typing import cast
 
 from ferrule import Outcome, Record, Suspended
 from ferrule.errors import AnswerRefused
@@ -139,7 +138,7 @@ def resolve(tx: Transaction, name: str, resolution: Resolution, by: str) -> None
         raise AnswerRefused(
             "an unknown call is resolved as Completed, Failed or Cancelled, or by “retry”"
         )
-    text = outcome_text(cast("Outcome", resolution))
+    text = outcome_text(resolution)
     if row.outcome is not None and row.state != "unknown" and outcome_text(row.outcome) == text:
         return  # Said before.
     _needs_unknown(row)

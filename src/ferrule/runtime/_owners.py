@@ -62,12 +62,14 @@ class Owner:
         """Say whether whoever has something is lost to it."""
         if owner is None or lease is None:
             return True
+        until: float = lease
         if owner == self.id:
             return False
         if self._is_gone(tx, owner):
             return True
         moment = now()
-        return moment >= self._patient_until and not moment <= lease < moment + _CENTURY
+        holds = moment <= until < moment + _CENTURY
+        return moment >= self._patient_until and not holds
 
     def _is_gone(self, tx: Transaction, owner: str) -> bool:
         """Say whether a process is certainly not there any more."""
@@ -77,7 +79,7 @@ class Owner:
         theirs, ours = row["machine"].split(), self._machine.split()
         if theirs[0] != ours[0]:
             return True  # The machine has been started anew since.
-        return theirs == ours and began(row["pid"]) != row["began"]
+        return theirs == ours and began(row["pid"]) != str(row["began"])
 
 
 def now() -> float:

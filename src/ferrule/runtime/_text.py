@@ -23,7 +23,7 @@ from ferrule import (
     Use,
 )
 
-_OUTCOMES: Final = {
+_OUTCOMES: Final[dict[str, type[Outcome]]] = {
     "completed": Completed,
     "failed": Failed,
     "rejected": Rejected,

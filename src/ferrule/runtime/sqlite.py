@@ -13,7 +13,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import anyio
 
@@ -424,10 +424,8 @@ def _open_batches(tx: Transaction) -> dict[str, set[str]]:
 
 def leaf(group: BaseExceptionGroup[JournalError]) -> JournalError:
     """Return one error of a group: they say the same of one file."""
-    one: BaseException = group
-    while isinstance(one, BaseExceptionGroup):
-        one = one.exceptions[0]
-    return cast("JournalError", one)
+    one = group.exceptions[0]
+    return leaf(one) if isinstance(one, BaseExceptionGroup) else one
 
 
 def _checked(calls: Iterable[ToolCall], batch_id: str) -> list[ToolCall]:
@@ -454,7 +452,7 @@ def _evidence(ended: object, tool: str) -> Outcome:
         return Completed(ended)
     if isinstance(ended, Failure):
         return Failed(ended, tool=tool)
-    error = cast("BaseException | None", ended if isinstance(ended, BaseException) else None)
+    error = ended if isinstance(ended, BaseException) else None
     return Unknown("raised", error=error, tool=tool)
 
 
