@@ -46,15 +46,19 @@ from ferrule._outcome import (
 from ferrule._registry import Registry, Source
 from ferrule._requests import Accepted, Approval, Continuation, Declined, InputRequest, Question
 from ferrule._schedule import Schedule
+from ferrule._seal import seal, unseal
 from ferrule._secret import Secret
 from ferrule._step import Step
 from ferrule._tool import RawTool, Tool
 from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
 from ferrule._wrapper import Wrapper, capability, unwrap
 from ferrule.errors import (
+    AnswerConflict,
+    AnswerRefused,
     AuthorizationError,
     DeclarationError,
     DuplicateTool,
+    Fenced,
     FerruleError,
     ForeignInvocation,
     InvalidCall,
@@ -65,13 +69,20 @@ from ferrule.errors import (
     InvalidTool,
     InvalidValue,
     InvalidWrappingChain,
+    JournalError,
     Problem,
+    RuntimeFault,
+    SealBroken,
+    SealExpired,
     ValidatorCrash,
+    WaitClosed,
 )
 
 __all__ = (
     "Accepted",
     "Allow",
+    "AnswerConflict",
+    "AnswerRefused",
     "Approval",
     "Ask",
     "Asker",
@@ -99,6 +110,7 @@ __all__ = (
     "Executor",
     "Failed",
     "Failure",
+    "Fenced",
     "FerruleError",
     "File",
     "Finished",
@@ -117,6 +129,7 @@ __all__ = (
     "InvalidValue",
     "InvalidWrappingChain",
     "Invocation",
+    "JournalError",
     "Leg",
     "Leniency",
     "Limits",
@@ -139,7 +152,10 @@ __all__ = (
     "Repair",
     "Replay",
     "Result",
+    "RuntimeFault",
     "Schedule",
+    "SealBroken",
+    "SealExpired",
     "Secret",
     "Shared",
     "Sink",
@@ -155,6 +171,7 @@ __all__ = (
     "Unknown",
     "Use",
     "ValidatorCrash",
+    "WaitClosed",
     "Within",
     "Wrapper",
     "bind",
@@ -168,6 +185,8 @@ __all__ = (
     "digest",
     "outcome_of",
     "read_json",
+    "seal",
     "tool",
+    "unseal",
     "unwrap",
 )

@@ -13,7 +13,7 @@ from ferrule._contract import Decode, Invocation, Resume
 from ferrule._definition import Definition
 from ferrule._requests import Continuation, InputRequest
 from ferrule._traits import Traits
-from ferrule.errors import InvalidCall, InvalidTool, Problem
+from ferrule.errors import InvalidCall, InvalidResult, InvalidTool, Problem
 from ferrule.schema import Restore
 
 
@@ -276,4 +276,12 @@ def given(value: object) -> Result | InputRequest:
     """Return what a function returned as what a tool gives (CONTRACT FN-6)."""
     if type(value) is str and value and value.isascii():  # What nearly every tool returns.
         return Result((Text(value),))
-    return value if isinstance(value, InputRequest) else Result.of(value)
+    if isinstance(value, InputRequest):
+        return value
+    if isinstance(value, tuple) and _holds_question(cast("tuple[object, ...]", value)):
+        raise InvalidResult("a tool gives a result or a question, not both")
+    return Result.of(value)
+
+
+def _holds_question(parts: tuple[object, ...]) -> bool:
+    return any(isinstance(part, InputRequest) for part in parts)

@@ -17,7 +17,15 @@ FerruleError
 │   └── ValidatorCrash           the tool's own validator broke: nobody can say
 ├── Failure                      a tool's definite unsuccessful outcome   (ferrule._failure)
 ├── CallError                    evidence beside an ordinary error        (ferrule._failure)
-└── AuthorizationError           a policy broke; its cause is sealed
+├── AuthorizationError           a policy broke; its cause is sealed
+└── RuntimeFault                 what waits or runs durably is not what somebody took it for
+    ├── JournalError             the journal cannot be used: lost, full, newer, something else
+    ├── Fenced                   another owner drives the call by now
+    ├── AnswerConflict           one answer id, two contents
+    ├── AnswerRefused            an answer outside the schema of its question
+    ├── WaitClosed               nobody waits for this answer (any more)
+    ├── SealBroken               a sealed request was changed, or is none of ours
+    └── SealExpired              a sealed request came back too late
 ```
 
 Whose fault it is stands in the type. An error carries facts; its sentence is built when it is
@@ -25,15 +33,19 @@ printed, is at most one kilobyte, and never repeats a value that was refused (CO
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Literal
 
 import msgspec
 
 __all__ = (
+    "AnswerConflict",
+    "AnswerRefused",
     "AuthorizationError",
     "CallKind",
     "DeclarationError",
     "DuplicateTool",
+    "Fenced",
     "FerruleError",
     "ForeignInvocation",
     "InvalidCall",
@@ -44,8 +56,13 @@ __all__ = (
     "InvalidTool",
     "InvalidValue",
     "InvalidWrappingChain",
+    "JournalError",
     "Problem",
+    "RuntimeFault",
+    "SealBroken",
+    "SealExpired",
     "ValidatorCrash",
+    "WaitClosed",
 )
 
 TEXT_LIMIT = 1000
@@ -229,6 +246,160 @@ class AuthorizationError(FerruleError):
 
     def __str__(self) -> str:
         return f'the authorization of tool "{self.tool}" failed'
+
+
+class RuntimeFault(FerruleError):
+    """
+    What waits or runs durably is not what somebody took it for; what was asked for was not done.
+
+    Nothing was written, and calls that wait still wait.
+    """
+
+
+class JournalError(RuntimeFault):
+    """
+    The journal cannot be used; the sentence says why and what to do.
+
+    It cannot be opened, locked, read or written, it is of a newer version than this Ferrule, or it
+    is another kind of file. What was committed before stands: mend the cause and recover.
+    """
+
+
+class Fenced(RuntimeFault):
+    """
+    Another owner drives the call by now, and what this one had to say of it changed nothing.
+
+    Raised to an owner that was taken for dead: stop driving the call and read how it stands. What
+    could not be written is kept as evidence.
+    """
+
+
+class _AboutWait(RuntimeFault):
+    def __init__(self, wait: str, *, by: str = "", at: datetime | None = None) -> None:
+        super().__init__(wait)
+        self.wait = wait
+        self.by = by
+        self.at = at
+
+    @property
+    def _who(self) -> str:
+        by = f" by {self.by}" if self.by else ""
+        return by + (f" at {self.at.isoformat(timespec='seconds')}" if self.at else "")
+
+
+class AnswerConflict(_AboutWait):
+    """
+    An answer came under an id that was used before, for another content or another wait.
+
+    The first one stands. Who means to answer something else uses a new id; who only repeats what
+    may have been lost repeats it exactly.
+
+    Attributes:
+        wait: The wait that the first one answered.
+        by: Who gave the first one, if it is known.
+        at: When, if it is known.
+    """
+
+    def __str__(self) -> str:
+        return clip(
+            f'this answer id was used{self._who} for wait "{self.wait}", with another content; '
+            "use a new id for a new answer"
+        )
+
+
+class AnswerRefused(_AboutWait):
+    """
+    An answer is not what was asked for, and the wait stays open: answer again, as the schema says.
+
+    Attributes:
+        wait: The wait, still open.
+        problems: What is wrong with the answer.
+    """
+
+    def __init__(self, wait: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(wait)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        found = "; ".join(map(str, self.problems)) or "it is not of the schema"
+        return clip(f'the answer to wait "{self.wait}" is not what was asked for: {found}')
+
+
+class WaitClosed(_AboutWait):
+    """
+    Nobody waits for this answer: it was not taken, and what closed the wait stands.
+
+    List the waits that are open, and answer one of those.
+
+    Attributes:
+        wait: The wait that was named.
+        state: What became of it; `"unknown"` where no such wait was ever opened.
+        by: Who closed it, if a person did.
+        at: When, if it is known.
+    """
+
+    def __init__(
+        self,
+        wait: str,
+        state: Literal["answered", "withdrawn", "expired", "unknown"],
+        *,
+        by: str = "",
+        at: datetime | None = None,
+    ) -> None:
+        super().__init__(wait, by=by, at=at)
+        self.state: Literal["answered", "withdrawn", "expired", "unknown"] = state
+
+    def __str__(self) -> str:
+        became = "is not known here" if self.state == "unknown" else f"was {self.state}{self._who}"
+        if self.state == "expired":
+            became = f"expired{self._who}"
+        return clip(f'wait "{self.wait}" {became}; answer one that is open')
+
+
+class SealBroken(RuntimeFault):
+    """
+    A sealed request was changed outside, cut short, sealed with a key that is not here, or is none.
+
+    Nothing of it was read. Take it as an attack or as a mistake of whoever kept it, and never as an
+    answer: the call still waits, where somebody keeps it. After a change of keys, give the old one
+    among the keys for as long as requests that it sealed may come back.
+
+    Attributes:
+        reason: What does not fit: the form of the text, its version, the key, or the seal.
+    """
+
+    def __init__(self, reason: Literal["form", "version", "key", "seal"]) -> None:
+        super().__init__(reason)
+        self.reason: Literal["form", "version", "key", "seal"] = reason
+
+    def __str__(self) -> str:
+        return f"this is no request that was sealed here: {_BROKEN[self.reason]}"
+
+
+_BROKEN = {
+    "form": "it has not the form of one",
+    "version": "it is of a version that is not known here",
+    "key": "no key that was given sealed it",
+    "seal": "it was changed after it was sealed",
+}
+
+
+class SealExpired(RuntimeFault):
+    """
+    A sealed request came back after the time in which it was to be answered.
+
+    It is whole, and it is too late: the tool has to ask again, in a new call or a new leg.
+
+    Attributes:
+        at: When it expired.
+    """
+
+    def __init__(self, at: datetime) -> None:
+        super().__init__(at)
+        self.at = at
+
+    def __str__(self) -> str:
+        return f"this request was to be answered before {self.at.isoformat(timespec='seconds')}"
 
 
 def sentence(kind: CallKind, problems: Sequence[Problem]) -> str:
