@@ -809,12 +809,13 @@ def test_an_async_step_needs_the_loop() -> None:
 
 async def test_a_step_of_a_tool_in_a_process_runs_in_a_process() -> None:
     """FN-7, SUS-2: state and answer travel as JSON and arrive typed; it may ask again there."""
-    call = ToolCall.of("send", {"to": "Ann"}, id="c1")
-    first = asked(await run(process_tools.send, call))
+    posted = Wrapper(process_tools.send, name="post")  # Its process knows the tool as it is inside.
+    call = ToolCall.of("post", {"to": "Ann"}, id="c1")
+    first = asked(await run(posted, call))
     leg = Leg(call, continuation=first.continuation("again"), number=2)
-    second = asked(await run(process_tools.send, leg))
+    second = asked(await run(posted, leg))
     leg = Leg(call, continuation=second.continuation(RawJSON('"sent"')), number=3)
-    done = await run(process_tools.send, leg)
+    done = await run(posted, leg)
 
     assert (first.message, second.message) == ("Send it to Ann?", "Really?")
     assert done.text.startswith("sent to Ann on 3 in leg 3 by ")
