@@ -11,7 +11,8 @@ import pickle
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import msgspec
@@ -21,6 +22,8 @@ from hypothesis import strategies as st
 
 import process_tools
 from ferrule import (
+    AnswerConflict,
+    AnswerRefused,
     Ask,
     Binding,
     Completed,
@@ -44,11 +47,13 @@ from ferrule import (
     Registry,
     Rejected,
     Result,
+    RuntimeFault,
     Secret,
     Suspended,
     Tool,
     ToolCall,
     Unknown,
+    WaitClosed,
     Within,
     Wrapper,
     bind,
@@ -239,6 +244,7 @@ def test_a_continuation_shares_nothing() -> None:
 def test_continuations_are_equal_that_answer_alike() -> None:
     """API: values have equality; a continuation is no other kind of pair."""
     one, other = question().continuation(answer=True), question().continuation(answer=False)
+    assert question() not in (question(message="Really?"), question(state=1), "Sure?", one)
 
     assert one == question().continuation(answer=True)
     assert hash(one) == hash(question().continuation(answer=True))
@@ -657,6 +663,40 @@ async def test_an_answer_that_is_not_of_the_type_is_refused_and_nothing_runs(
     assert RUNS == []
 
 
+@dataclass
+class Picky:
+    """Something whose own check breaks."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        raise LookupError(self.name)
+
+
+async def test_a_type_that_breaks_refuses_and_nothing_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """ADM-3, FAIL-6: what it raised is for the operator alone."""
+
+    @tool
+    async def pick() -> InputRequest:
+        """Pick."""
+        return picked.ask("Which?", 1)
+
+    @pick.step
+    async def picked(state: int, answer: Picky) -> str:
+        """Never come here."""
+        return f"{state}{answer}"
+
+    call = ToolCall.of("pick")
+    request = asked(await run(pick, call))
+    outcome = await run(pick, Leg(call, continuation=request.continuation({"name": "gone-4711"})))
+
+    assert isinstance(outcome, Rejected)
+    assert (outcome.kind, "gone-4711" in outcome.text) == ("unavailable", False)
+    assert "LookupError: gone-4711" in caplog.text
+
+
 async def test_state_and_answer_are_made_anew_for_each_run() -> None:
     """SUS-2: what one run does to its state, no other run sees."""
 
@@ -702,7 +742,7 @@ def test_a_step_that_could_not_go_on_is_refused_when_declared() -> None:
     def a_secret(state: Secret[str], answer: bool) -> str:
         return f"{state}{answer}"
 
-    def a_root(state: int, answer: Annotated[os.PathLike[str], Within("home")]) -> str:
+    def a_root(state: int, answer: Annotated[Path, Within("home")]) -> str:
         return f"{state}{answer}"
 
     def generator(state: int, answer: bool) -> object:
@@ -711,9 +751,17 @@ def test_a_step_that_could_not_go_on_is_refused_when_declared() -> None:
     def too_many(state: int, answer: bool, more: int) -> str:
         return f"{state}{answer}{more}"
 
-    wrong = (no_type, no_form, no_answer, a_secret, a_root, generator, too_many)
-    for function in cast("tuple[Callable[..., object], ...]", wrong):
-        with pytest.raises(DeclarationError):
+    wrong = {
+        no_type: "parameter `state` of `no_type` has no type",
+        no_form: "parameter `state` of `no_form`",
+        no_answer: "parameter `answer` of `no_answer`",
+        a_secret: "a Secret never is",
+        a_root: "nobody gives step `a_root` a root",
+        generator: "`generator` is a generator",
+        too_many: r"takes a state and an answer, and the context if it likes: \(state: Draft",
+    }
+    for function, why in cast("dict[Callable[..., object], str]", wrong).items():
+        with pytest.raises(DeclarationError, match=why):
             declare(function)
 
     assert list(refund.steps) == ["approved", "explained"]
@@ -1018,3 +1066,30 @@ async def test_a_result_beside_a_question_is_neither() -> None:
     assert isinstance(outcome, Unknown)
     assert outcome.reason == "bad_result"
     assert str(outcome.error) == "a tool gives a result or a question, not both"
+
+
+# ---- what an answer that comes too late is told --------------------------------------------------
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+TOLD: list[tuple[RuntimeFault, str]] = [
+    (WaitClosed("w1", "unknown"), 'wait "w1" is not known here; answer one that is open'),
+    (
+        WaitClosed("w1", "expired", at=NOON),
+        'wait "w1" expired at 2026-03-04T12:00:00+00:00; answer',
+    ),
+    (WaitClosed("w1", "withdrawn", by="bob"), 'wait "w1" was withdrawn by bob; answer one'),
+    (WaitClosed("w1", "answered"), 'wait "w1" was answered; answer one that is open'),
+    (AnswerConflict("w1"), 'this answer id was used for wait "w1", with another content; use a'),
+    (
+        AnswerRefused("w1"),
+        'the answer to wait "w1" is not what was asked for: it is not of the sch',
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "said"), TOLD)
+def test_who_answers_in_vain_is_told_what_to_do(error: RuntimeFault, said: str) -> None:
+    """SUS-3, STYLE 20, 24: facts as attributes; the sentence ends with what would fix it."""
+    assert str(error).startswith(said)
+    assert getattr(error, "wait", None) == "w1"
