@@ -278,10 +278,11 @@ def given(value: object) -> Result | InputRequest:
         return Result((Text(value),))
     if isinstance(value, InputRequest):
         return value
-    if isinstance(value, tuple) and _holds_question(cast("tuple[object, ...]", value)):
+    if _is_both(value):
         raise InvalidResult("a tool gives a result or a question, not both")
     return Result.of(value)
 
 
-def _holds_question(parts: tuple[object, ...]) -> bool:
+def _is_both(value: object) -> bool:
+    parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
     return any(isinstance(part, InputRequest) for part in parts)
