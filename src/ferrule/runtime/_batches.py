@@ -9,6 +9,7 @@ ticket is drawn only when the call's turn in its batch has come: it then waits f
 and these wait for nothing. So nobody waits in a circle.
 """
 
+import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import cast
@@ -26,13 +27,12 @@ from ferrule import (
     Unknown,
     Use,
     canonical,
-    digest,
 )
 from ferrule.errors import BatchConflict, Fenced, InvalidValue
 from ferrule.runtime._calls import Row, call_of, calls_where, note, step, summary
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
-from ferrule.runtime._text import outcome_text, read, uses_text
+from ferrule.runtime._text import outcome_text, read, uses_text, written
 from ferrule.states import PENDING, move
 
 
@@ -52,9 +52,10 @@ class Claim(msgspec.Struct, frozen=True):
 # ---- proposing -------------------------------------------------------------------------------
 
 
-def digest_of(calls: Iterable[ToolCall], caller: object) -> str:
-    """Return what tells whether a batch was given the same calls again."""
-    return digest({"calls": [[c.id, c.name, c.arguments] for c in calls], "caller": caller})
+def digest_of(calls: Iterable[ToolCall], caller: str) -> str:
+    """Return what tells whether a batch was given the same calls again, by the same caller."""
+    text = written([caller, [[call.id, call.name, call.arguments] for call in calls]])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def caller_text(caller: object) -> str:
@@ -64,6 +65,8 @@ def caller_text(caller: object) -> str:
     Raises:
         InvalidValue: it is no JSON value, and so nobody could say later who it was.
     """
+    if caller is None:
+        return "null"
     try:
         return canonical(caller).decode()
     except FerruleError as error:

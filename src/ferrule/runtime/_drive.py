@@ -377,9 +377,12 @@ class Drive:
     async def _begin_leg(self, running: Running) -> None:
         """Wait for a slot and for what the call works on, and keep that it begins."""
         while True:
-            news = self._host.news
-            await self._slots.acquire()
+            if self._slots.value:
+                self._slots.acquire_nowait()
+            else:
+                await self._slots.acquire()
             running.has_slot = True
+            news = self._host.news if running.row.uses else None
             answer = await self._dispatch(running)
             if isinstance(answer, int):
                 return
@@ -387,7 +390,8 @@ class Drive:
                 await self._give_up(running)
             running.has_slot = False
             self._slots.release()
-            await news.wait()
+            if news is not None:
+                await news.wait()
 
     async def _dispatch(self, running: Running) -> int | Behind | None:
         pause = 0.05

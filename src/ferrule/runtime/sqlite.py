@@ -178,7 +178,7 @@ class SqliteRuntime:
         """
         given = _checked(calls, batch_id)
         asker = caller_text(caller)
-        its_digest = digest_of(given, read(asker))
+        its_digest = digest_of(given, asker)
         if not await self._propose(given, batch_id, its_digest, asker):
             await self.take(batch_id)
         return SqliteBatch(self, self._host, batch_id)
