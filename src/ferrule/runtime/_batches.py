@@ -29,7 +29,7 @@ from ferrule import (
     canonical,
 )
 from ferrule.errors import BatchConflict, Fenced, InvalidValue
-from ferrule.runtime._calls import Row, call_of, calls_where, note, step, summary
+from ferrule.runtime._calls import Row, call_of, calls_where, last_seq, note, step, summary
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import outcome_text, read, uses_text, written
@@ -43,10 +43,12 @@ class Claim(msgspec.Struct, frozen=True):
     Attributes:
         batch: Its id.
         fence: The claim's number; a later one makes this one void.
+        seq: The last line of the history when it was made.
     """
 
     batch: str
     fence: int
+    seq: int
 
 
 # ---- proposing -------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ def propose(
         )
         rows[call_id] = row
         _keep(tx, row, planned.digest)
-    return Claim(batch, 1), list(rows.values())
+    return Claim(batch, 1, last_seq(tx)), list(rows.values())
 
 
 def _keep(tx: Transaction, row: Row, its_digest: str) -> None:
@@ -161,7 +163,7 @@ def claim(tx: Transaction, batch: str, owner: Owner) -> Claim | None:
     for call in calls_where(tx, "batch = ? AND state = 'authorized'", batch):
         step(tx, call, "recall")
         tx.run("DELETE FROM holds WHERE call = ?", call.id)
-    return Claim(batch, fence)
+    return Claim(batch, fence, last_seq(tx))
 
 
 def release(tx: Transaction, claim: Claim, owner: Owner) -> None:
