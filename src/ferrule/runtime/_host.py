@@ -64,6 +64,7 @@ class Host:
         self.claims: dict[str, Claim] = {}
         self.running: dict[str, int] = {}
         self.closing = False
+        self._heard = self._looking = self._looked = 0
         self._is_served = True
         self._left: dict[str, tuple[int, Callable[[], bool]]] = {}
         self._work: queue.SimpleQueue[Work[object] | None] = queue.SimpleQueue()
@@ -158,6 +159,7 @@ class Host:
 
     def hear(self) -> None:
         """Have the journal looked at: it was written from elsewhere, or a person spoke."""
+        self._heard += 1
         self._changes.set()
         self.tell()
 
@@ -172,6 +174,17 @@ class Host:
         """Wait until the journal is to be looked at."""
         await self._changes.wait()
         self._changes = anyio.Event()
+        self._looking = self._heard
+
+    def looked(self) -> None:
+        """Note that the journal was looked at since the last `changed`."""
+        self._looked = self._looking
+        self.tell()
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether all is known here that people said here, and that was heard from elsewhere."""
+        return self._looked == self._heard
 
     # ---- what goes on after a call was reported --------------------------------------------------
 

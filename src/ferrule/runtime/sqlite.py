@@ -250,6 +250,7 @@ class SqliteRuntime:
             if idle:
                 for batch_id in idle & set(await self._host.read(_open_batches)):
                     await self.take(batch_id)
+            self._host.looked()
 
     def drive_of(self, batch_id: str) -> Drive | None:
         """Return what drives a batch here, if it is driven here."""
@@ -367,7 +368,8 @@ class SqliteBatch:
         while True:
             news = self._host.news
             drive = self._runtime.drive_of(self._id) or drive
-            if drive is not None and (drive.is_settled if through_questions else drive.rests):
+            rests = drive is not None and drive.rests and self._host.is_looked_at
+            if drive is not None and (drive.is_settled if through_questions else rests):
                 return drive.standing
             if self._runtime.drive_of(self._id) is not None:
                 await news.wait()
