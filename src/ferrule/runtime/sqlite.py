@@ -60,6 +60,12 @@ from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import read
 
+__all__ = (
+    "Reaper",
+    "SqliteBatch",
+    "SqliteRuntime",
+)
+
 Reaper = Callable[[Record], Awaitable[None] | None]
 """Ends what a lost call left behind, of which it wrote a record: a process group, a container."""
 
