@@ -49,7 +49,6 @@ from ferrule.runtime._batches import (
     runs_again,
 )
 from ferrule.runtime._calls import (
-    Ending,
     Row,
     call_of,
     end_early,
@@ -468,15 +467,16 @@ class Drive:
         with anyio.CancelScope(shield=True):
             if running.written is not None:
                 await running.written.wait()
+            kept: Outcome | None = None
             if running.fence is not None:
-                await self._keep_end(running, running.fence, outcome)
+                kept = await self._keep_end(running, running.fence, outcome)
             elif not (isinstance(outcome, Cancelled) and (running.void or self._is_leaving)):
-                await self._host.insist(
+                kept = await self._host.insist(
                     functools.partial(self._end_early, running=running, outcome=outcome)
                 )
                 running.is_kept = True
-            if running.is_kept:
-                self._note(running.row.id, outcome)
+            if kept is not None:
+                self._note(running.row.id, kept)
 
     def _note(self, call_id: str, outcome: Outcome) -> None:
         """Note how a call stands now."""
@@ -492,37 +492,44 @@ class Drive:
         """Whether what has not begun is left for whoever drives the batch next."""
         return self._host.closing or self._is_lost
 
-    def _end_early(self, tx: Transaction, running: Running, outcome: Outcome) -> None:
+    def _end_early(self, tx: Transaction, running: Running, outcome: Outcome) -> Outcome | None:
+        """Keep that a leg ended before it was dispatched; return what is kept."""
         check(tx, self.claim, self._host.owner)
         row = call_of(tx, running.row.id)
         if row.state not in PENDING or row.leg != running.row.leg:
-            return  # It was cancelled, and that is kept.
+            return row.outcome  # It was cancelled, and that is kept.
         if isinstance(outcome, Suspended):
             wait = open_wait(tx, row, outcome.request)
             row = self._without_permission(tx, row)
             step(tx, row, "ask", data={"wait": wait, "message": outcome.request.message})
         elif isinstance(outcome, Rejected | Cancelled):
-            end_early(tx, row.id, outcome)
+            return end_early(tx, row, outcome)
+        return outcome
 
     @staticmethod
     def _without_permission(tx: Transaction, row: Row) -> Row:
         """Return a call that asks, which had no permission then."""
         return step(tx, row, "recall") if row.state == "authorized" else row
 
-    async def _keep_end(self, running: Running, fence: int, outcome: Outcome) -> None:
+    async def _keep_end(self, running: Running, fence: int, outcome: Outcome) -> Outcome | None:
+        """Keep how a dispatched leg ended; return what is kept, unless it is evidence."""
         again = self._is_leaving and isinstance(outcome, Unknown) and outcome.reason == "cancelled"
         work = functools.partial(self._end, running=running, fence=fence, outcome=outcome)
         if again:
             work = functools.partial(self._give_back, running=running, fence=fence, outcome=outcome)
-        ending = await self._host.insist(work)
+        kept = await self._host.insist(work)
         running.is_kept = True
-        if ending == "evidence":
+        if kept is None:
             logger.warning(
                 'tool "%s", call "%s" ended here after it was taken for lost',
                 *(running.row.call.name, running.row.id),
             )
+            self._host.hear()
+        return kept
 
-    def _end(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
+    def _end(
+        self, tx: Transaction, running: Running, fence: int, outcome: Outcome
+    ) -> Outcome | None:
         row = call_of(tx, running.row.id)
         if isinstance(outcome, Suspended) and row.state == "dispatched" and row.fence == fence:
             open_wait(tx, row, outcome.request)
@@ -530,13 +537,15 @@ class Drive:
         still = isinstance(outcome, Unknown) and outcome.reason in {"timed_out", "still_running"}
         return end_leg(tx, row, fence, running.row.leg, outcome, still=still)
 
-    def _give_back(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
+    def _give_back(
+        self, tx: Transaction, running: Running, fence: int, outcome: Outcome
+    ) -> Outcome | None:
         """Let the next process run a call again that was stopped here and takes no harm from it."""
         row = call_of(tx, running.row.id)
         if row.state == "dispatched" and row.fence == fence and runs_again(row) and not row.told:
             step(tx, row, "again", owner=None, lease=None)
             tx.run("DELETE FROM holds WHERE call = ?", row.id)
-            return "kept"
+            return outcome
         return self._end(tx, running, fence, outcome)
 
     async def _leave(self, running: Running) -> None:
