@@ -109,7 +109,7 @@ def answers_once(journal: Journal, log: Sequence[Line]) -> Iterator[str]:
     used = Counter(
         (step.call, step.data["wait"])
         for step in journal.steps
-        if step.step in {"answer", "approve"}
+        if step.step in {"answer", "approve"} and step.data is not None
     )
     answered = {(wait.call, wait.id) for wait in journal.waits if wait.how == "answered"}
     for one, times in used.items():
@@ -190,7 +190,8 @@ def _walk(call: Call, steps: list[Step]) -> Iterator[str]:
         now = MOVES.get((state, step.step))  # type: ignore[call-overload]
         fence += step.step == "dispatch"
         if (now, fence) != (step.state, step.fence):
-            yield f"{call.call} was {state} ({fence}), then {step.step}: {step.state} ({step.fence})"
+            there = f"{step.state} ({step.fence})"
+            yield f"{call.call} was {state} ({fence}), then {step.step}: {there}"
             return
         state = step.state
     if (state, fence) != (call.state, call.fence):
@@ -274,6 +275,4 @@ CHECKS = (
 
 def breaches(journal: Journal, log: Sequence[Line]) -> list[str]:
     """Return every breach of every invariant."""
-    return [
-        f"{check.__name__}: {breach}" for check in CHECKS for breach in check(journal, log)
-    ]
+    return [f"{check.__name__}: {breach}" for check in CHECKS for breach in check(journal, log)]

@@ -6,11 +6,12 @@ is committed, and ends the process by SIGKILL right before or right after the n-
 caught, flushed or closed: that is what `kill -9` is.
 """
 
+import functools
 import os
 import signal
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast
 
 import msgspec
 
@@ -65,30 +66,26 @@ def install(fault: Fault, *, one_by_one: bool) -> None:
     class Counting(sqlite3.Connection):
         writes = False
 
-        def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        def execute(self, sql: str, parameters: object = (), /) -> sqlite3.Cursor:
             if sql == "COMMIT" and self.writes:
                 fault.before_commit()
-                cursor = super().execute(sql, parameters)
+                cursor = super().execute(sql, cast("Any", parameters))
                 fault.after_commit()
                 return cursor
             if sql.startswith(("BEGIN", "ROLLBACK")) and " TO " not in sql:
                 self.writes = sql == "BEGIN IMMEDIATE"
-            return super().execute(sql, parameters)
+            return super().execute(sql, cast("Any", parameters))
 
-        def __exit__(self, *raised: Any) -> Any:
-            if raised[0] is not None or not self.writes:
-                return super().__exit__(*raised)
-            fault.before_commit()
-            super().__exit__(*raised)
-            fault.after_commit()
+        def __exit__(self, *raised: object) -> Literal[False]:
+            commits = raised[0] is None and self.writes
+            if commits:
+                fault.before_commit()
+            super().__exit__(*cast("Any", raised))
+            if commits:
+                fault.after_commit()
             return False
 
-    connect = sqlite3.connect
-
-    def counting(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        return connect(*arguments, **{**options, "factory": Counting})
-
-    sqlite3.connect = cast("Any", counting)
+    sqlite3.connect = cast("Any", functools.partial(sqlite3.connect, factory=Counting))
     if one_by_one:
         _split()
 

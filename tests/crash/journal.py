@@ -7,9 +7,13 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import msgspec
+
+
+Data: TypeAlias = dict[str, Any] | None
+"""What goes with a step or an outcome."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +27,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     leg: int = 1
     fence: int = 0
     key: str = ""
-    outcome: dict[str, Any] | None = None
+    outcome: Data = None
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +51,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     leg: int = 1
     fence: int = 0
     by: str = ""
-    data: Any = None
+    data: Data = None
 
 
 class Journal(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,5 +150,5 @@ def _read(connection: sqlite3.Connection) -> Journal:
     )
 
 
-def _value(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+def _value(text: str | None) -> Data:
+    return None if text is None else cast("Data", json.loads(text))

@@ -71,9 +71,7 @@ class Process:
         return self.code
 
 
-def _run(
-    say: Callable[[str], object], function: Callable[[Callable[[str], object]], None]
-) -> None:
+def _run(say: Callable[[str], object], function: Callable[[Callable[[str], object]], None]) -> None:
     """Run a function as all that a process does."""
     code = 1
     try:

@@ -9,6 +9,7 @@ import argparse
 import faulthandler
 import json
 import logging
+import os
 import random
 import shutil
 import signal
@@ -33,6 +34,9 @@ LIVES = 5
 
 TICKS = 110
 """Ticks (commits, and lines of the log) after which a process is killed at the latest."""
+
+MIDDLE = 25
+"""Commits after which much is under way."""
 
 QUIET = 0.15
 """Seconds without a tick after which a process is killed all the same: all is held."""
@@ -139,6 +143,28 @@ def at_every_commit(base: Path, found: Found, *, part: int, parts: int) -> None:
                 break
 
 
+def at_every_commit_of_a_recovery(base: Path, found: Found, *, part: int, parts: int) -> None:
+    """Kill a process in the middle, and the one after it at each of its commits."""
+    turns: Turns = {"calm": world.CALM}
+    for point in range(1 + part, 10_000, parts):
+        home = base / f"again-{point}"
+        home.mkdir()
+        codes = []
+        for at in (MIDDLE + point % 5, point):
+            process = life(home, turns, fault=faults.Fault(at=at, after=True), loop=_loop(point))
+            codes.append(process.run_out())
+            buried(home, process)
+        found.look(home)
+        if codes == [-signal.SIGKILL, -signal.SIGKILL]:
+            found.points["after"] += 1
+        elif codes != [-signal.SIGKILL, 0]:
+            found.breaches.append(f"recovery, commit {point}: the processes ended with {codes}")
+        finish(home, turns, found, f"recovery, commit {point}", loop=_loop(point + 1))
+        shutil.rmtree(home)
+        if codes[1] == 0:
+            break
+
+
 def _loop(number: int) -> str:
     return ("asyncio", "trio")[number // 3 % 2]
 
@@ -188,8 +214,13 @@ def _killed(process: Process, rng: random.Random) -> bool:
     return process.kill()
 
 
-# ---- the program -----------------------------------------------------------------------------
+def _fastest() -> Path | None:
+    """Return a directory in memory, if there is one: a killed process needs no disk to be kept."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
 
+
+# ---- the program -----------------------------------------------------------------------------
 
 
 def main() -> int:
@@ -197,19 +228,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--moments", type=int, default=0, help="kills at random moments")
     parser.add_argument("--commits", action="store_true", help="kills at every commit")
+    parser.add_argument("--again", action="store_true", help="kills at every commit of a recovery")
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--parts", type=int, default=1)
     parser.add_argument("--seed", type=int, default=6)
-    parser.add_argument("--keep", type=Path, help="where worlds are made; else somewhere passing")
+    parser.add_argument("--home", type=Path, default=_fastest(), help="where worlds are made")
     given = parser.parse_args()
     found = Found()
-    with TemporaryDirectory(dir=given.keep) as base:
+    with TemporaryDirectory(dir=given.home) as base:
         if given.commits:
             at_every_commit(Path(base), found, part=given.part, parts=given.parts)
+        if given.again:
+            at_every_commit_of_a_recovery(Path(base), found, part=given.part, parts=given.parts)
         if given.moments:
             seed = given.seed + given.part
             at_random_moments(Path(base), found, kills=given.moments, seed=seed)
-    print(json.dumps(msgspec.to_builtins(found)), file=sys.stdout)
+    sys.stdout.write(f"{json.dumps(msgspec.to_builtins(found))}\n")
     return 1 if found.breaches else 0
 
 

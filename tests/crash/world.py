@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from crash.log import Log, lines
@@ -157,7 +158,7 @@ def _plain_tools(world: World) -> list[Tool]:
         world.note("effect", context, traits)
 
     async def pause(_: Context, __: Traits) -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
     @tool(replay="keyed", name="pay", run_in="thread")
     def pay(context: Context) -> str:
@@ -183,7 +184,7 @@ def _effect_tools(world: World) -> list[Tool]:
         world.note("effect", context, traits)
 
     async def nothing(_: Context, __: Traits) -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
     return [
         _named(world, "move", effect, replay="until_effect"),
@@ -197,7 +198,7 @@ def _using_tools(world: World) -> list[Tool]:
 
     async def turn(_: Context, __: Traits) -> None:
         for _i in range(3):
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
 
     return [
         _named(world, "till", turn, uses="till"),
