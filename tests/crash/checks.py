@@ -6,11 +6,14 @@ each of them that it can find one.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from crash.journal import Call, Journal, Step
 from crash.log import Line
 from ferrule.states import MOVES, SETTLED
+
+TABLE = cast("Mapping[tuple[str, str], str]", MOVES)
 
 NOTES = frozenset(("propose", "wait", "record", "effect", "evidence", "told", "changed"))
 """Lines of a history that move nothing."""
@@ -187,7 +190,7 @@ def _walk(call: Call, steps: list[Step]) -> Iterator[str]:
     for step in steps:
         if step.step in NOTES:
             continue
-        now = MOVES.get((state, step.step))  # type: ignore[call-overload]
+        now = TABLE.get((state, step.step))
         fence += step.step == "dispatch"
         if (now, fence) != (step.state, step.fence):
             there = f"{step.state} ({step.fence})"

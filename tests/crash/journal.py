@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-
 Data: TypeAlias = dict[str, Any] | None
 """What goes with a step or an outcome."""
 

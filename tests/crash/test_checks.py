@@ -82,8 +82,8 @@ def ended(how: str, last: str) -> Journal:
 ASKED = (Wait(id="w", call="a", leg=1, how="answered", by="ann", answer_id="x"),)
 ANSWERED = Step(seq=9, call="a", step="answer", state="answered", leg=2, data={"wait": "w"})
 TWO = (call("a", position=0), call("b", position=1))
-TILL = {"uses": [("till", False)]}
-SHARED = {"uses": [("till", True)]}
+TILL = [("till", False)]
+SHARED = [("till", True)]
 
 BREACHES: dict[str, tuple[str, Journal, tuple[Line, ...]]] = {
     "a call has no outcome": ("nothing_lost", changed(calls=(call(outcome=None),)), HEARD),
@@ -159,23 +159,23 @@ BREACHES: dict[str, tuple[str, Journal, tuple[Line, ...]]] = {
     "two calls had the till": (
         "never_overlapping",
         KEPT,
-        (line("begin", **TILL), line("begin", "b", **TILL)),
+        (line("begin", uses=TILL), line("begin", "b", uses=TILL)),
     ),
     "one shared it with one who did not": (
         "never_overlapping",
         KEPT,
-        (line("begin", **SHARED), line("begin", "b", **TILL)),
+        (line("begin", uses=SHARED), line("begin", "b", uses=TILL)),
     ),
     "a call began beside itself": ("never_overlapping", KEPT, (line("begin"), line("begin"))),
     "the later call began first": (
         "in_order",
         changed(calls=TWO),
-        (line("begin", "b", **TILL), line("end", "b", **TILL), line("begin", **TILL)),
+        (line("begin", "b", uses=TILL), line("end", "b", uses=TILL), line("begin", uses=TILL)),
     ),
     "the later call began before the earlier one did again": (
         "in_order",
         changed(calls=TWO),
-        (line("begin", **TILL), line("begin", "b", **SHARED), line("begin", **TILL)),
+        (line("begin", uses=TILL), line("begin", "b", uses=SHARED), line("begin", uses=TILL)),
     ),
 }
 
@@ -201,11 +201,11 @@ ALLOWED: dict[str, tuple[Journal, tuple[Line, ...]]] = {
     ),
     "the one that had the till was killed": (
         changed(calls=TWO),
-        (line("begin", **TILL), line("killed", ""), line("begin", "b", **TILL)),
+        (line("begin", uses=TILL), line("killed", ""), line("begin", "b", uses=TILL)),
     ),
     "two share": (
         changed(calls=TWO),
-        (line("begin", **SHARED), line("begin", "b", **SHARED)),
+        (line("begin", uses=SHARED), line("begin", "b", uses=SHARED)),
     ),
 }
 

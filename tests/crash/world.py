@@ -305,7 +305,7 @@ def _held_tools(world: World) -> list[Tool]:
         _named(world, "held_vault", hold, replay="keyed", uses="vault"),
         _named(world, "vault", uses="vault", replay="keyed"),
         _named(world, "vault_cancelled", uses="vault", replay="keyed"),
-        tool(held_thread, run_in="thread"),
+        tool(run_in="thread")(held_thread),
         _named(world, "slow_policy"),
     ]
 
