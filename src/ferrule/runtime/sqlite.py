@@ -350,7 +350,6 @@ class SqliteBatch:
         self._runtime = runtime
         self._host = host
         self._id = batch_id
-        self._drive: Drive | None = None
 
     def __repr__(self) -> str:
         return f"<SqliteBatch {self._id!r}>"
@@ -373,9 +372,10 @@ class SqliteBatch:
         return await self._wait(through_questions=False)
 
     async def _wait(self, *, through_questions: bool) -> list[Outcome]:
+        drive: Drive | None = None
         while True:
             news = self._host.news
-            drive = self._drive = self._runtime.drive_of(self._id) or self._drive
+            drive = self._runtime.drive_of(self._id) or drive
             if drive is not None and (drive.is_settled if through_questions else drive.rests):
                 return drive.standing
             if self._runtime.drive_of(self._id) is not None:
