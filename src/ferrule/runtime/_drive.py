@@ -333,7 +333,7 @@ class Drive:
             self._host.running.pop(row.id, None)
             if running.has_slot:
                 self._slots.release()
-            if running.is_kept:
+            if running.is_kept or row.id not in self._open:
                 self._pass_on(row.id)
             self._start()
             self._end_if_settled()
