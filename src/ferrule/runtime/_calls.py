@@ -5,7 +5,7 @@ Each function is work of one transaction. Whoever moves a call says under which 
 that it has it; who is wrong about that is `Fenced`, and nothing is changed.
 """
 
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
@@ -238,15 +238,20 @@ def keep_evidence(tx: Transaction, call_id: str, fence: int, leg: int, outcome: 
 
 # ---- how a leg ends --------------------------------------------------------------------------
 
+Ending: TypeAlias = Outcome | Literal["evidence", "given back"]
+"""
+What became of an outcome: what is kept of it as the call's; or it came too late and is evidence; or
+it is nothing, and the call runs again elsewhere.
+"""
+
 
 def end_leg(
     tx: Transaction, row: Row, fence: int, leg: int, outcome: Outcome, *, still: bool = False
-) -> Outcome | None:
+) -> Ending:
     """
-    Keep how a dispatched leg ended; return what is kept, or nothing if it came too late.
+    Keep how a dispatched leg ended.
 
-    What came too late is kept as evidence. Saying the same again under the same fence changes
-    nothing: an acknowledgement was lost.
+    Saying the same again under the same fence changes nothing: an acknowledgement was lost.
 
     Args:
         tx: The transaction.
@@ -267,7 +272,7 @@ def end_leg(
     if known is not None and outcome_text(known) == outcome_text(outcome):
         return known
     keep_evidence(tx, row.id, fence, leg, outcome)
-    return None
+    return "evidence"
 
 
 def _after_dispatch(outcome: Outcome) -> tuple[Step, str | None]:

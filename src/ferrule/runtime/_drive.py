@@ -35,8 +35,9 @@ from ferrule import (
     Schedule,
     Suspended,
     Unknown,
+    outcome_of,
 )
-from ferrule.errors import Fenced, JournalError
+from ferrule.errors import Fenced, InvalidValue, JournalError
 from ferrule.runtime._batches import (
     Behind,
     Claim,
@@ -49,6 +50,7 @@ from ferrule.runtime._batches import (
     runs_again,
 )
 from ferrule.runtime._calls import (
+    Ending,
     Row,
     call_of,
     end_early,
@@ -318,9 +320,17 @@ class Drive:
         row = running.row
         try:
             leg = await self._leg_of(row)
-            await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
+            if isinstance(leg, InvalidValue):
+                outcome = outcome_of(leg, tool=row.call.name, call_id=row.id, dispatched=False)
+                await self._keep(running, outcome)
+            else:
+                await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
         except Fenced as fenced:
             self.lose(fenced)
+        except KeyboardInterrupt as interrupt:  # Whoever entered the runtime is to have it.
+            self._host.interrupt = interrupt
+            self._host.closing = True
+            self._tasks.cancel_scope.cancel()
         finally:
             del self._running[row.id]
             del self._by_key[row.idempotency_key]
@@ -346,10 +356,14 @@ class Drive:
                     await self._keep(running, outcome)
                 await self._leave(running)
 
-    async def _leg_of(self, row: Row) -> Leg:
+    async def _leg_of(self, row: Row) -> Leg | InvalidValue:
+        """Return the leg to run; or why what is kept makes none, as somebody changed it."""
         if row.leg == 1:
             return Leg(row.call, idempotency_key=row.idempotency_key)
-        return await self._host.read(functools.partial(leg_of, row=row))
+        try:
+            return await self._host.read(functools.partial(leg_of, row=row))
+        except InvalidValue as broken:
+            return broken
 
     def _pass_on(self, call_id: str) -> None:
         """
@@ -514,22 +528,20 @@ class Drive:
     async def _keep_end(self, running: Running, fence: int, outcome: Outcome) -> Outcome | None:
         """Keep how a dispatched leg ended; return what is kept, unless it is evidence."""
         again = self._is_leaving and isinstance(outcome, Unknown) and outcome.reason == "cancelled"
-        work = functools.partial(self._end, running=running, fence=fence, outcome=outcome)
-        if again:
-            work = functools.partial(self._give_back, running=running, fence=fence, outcome=outcome)
-        kept = await self._host.insist(work)
-        running.is_kept = True
-        if kept is None:
+        how = self._give_back if again else self._end
+        ending = await self._host.insist(
+            functools.partial(how, running=running, fence=fence, outcome=outcome)
+        )
+        running.is_kept = ending != "given back"
+        if ending == "evidence":
             logger.warning(
                 'tool "%s", call "%s" ended here after it was taken for lost',
                 *(running.row.call.name, running.row.id),
             )
             self._host.hear()
-        return kept
+        return None if isinstance(ending, str) else ending
 
-    def _end(
-        self, tx: Transaction, running: Running, fence: int, outcome: Outcome
-    ) -> Outcome | None:
+    def _end(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
         row = call_of(tx, running.row.id)
         if isinstance(outcome, Suspended) and row.state == "dispatched" and row.fence == fence:
             open_wait(tx, row, outcome.request)
@@ -537,15 +549,13 @@ class Drive:
         still = isinstance(outcome, Unknown) and outcome.reason in {"timed_out", "still_running"}
         return end_leg(tx, row, fence, running.row.leg, outcome, still=still)
 
-    def _give_back(
-        self, tx: Transaction, running: Running, fence: int, outcome: Outcome
-    ) -> Outcome | None:
+    def _give_back(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
         """Let the next process run a call again that was stopped here and takes no harm from it."""
         row = call_of(tx, running.row.id)
         if row.state == "dispatched" and row.fence == fence and runs_again(row) and not row.told:
             step(tx, row, "again", owner=None, lease=None)
             tx.run("DELETE FROM holds WHERE call = ?", row.id)
-            return outcome
+            return "given back"
         return self._end(tx, running, fence, outcome)
 
     async def _leave(self, running: Running) -> None:

@@ -54,6 +54,7 @@ class Host:
         claims: The batches that are driven here, by id.
         running: The calls that are at work here, with their fences.
         closing: Whether no further leg begins.
+        interrupt: What a tool raised that ends the program, and not its call alone.
     """
 
     def __init__(self, path: Path, *, lease: float, poll: float, patience: float) -> None:
@@ -64,7 +65,7 @@ class Host:
         self.claims: dict[str, Claim] = {}
         self.running: dict[str, int] = {}
         self.closing = False
-        self._heard = self._looking = self._looked = 0
+        self.interrupt: KeyboardInterrupt | None = None
         self._is_served = False
         self._loop: _Loop | None = None
         self._left: dict[str, tuple[int, Callable[[], bool]]] = {}
@@ -163,7 +164,6 @@ class Host:
 
     def hear(self) -> None:
         """Have the journal looked at: it was written from elsewhere, or a person spoke."""
-        self._heard += 1
         self._changes.set()
         self.tell()
 
@@ -178,17 +178,6 @@ class Host:
         """Wait until the journal is to be looked at."""
         await self._changes.wait()
         self._changes = anyio.Event()
-        self._looking = self._heard
-
-    def looked(self) -> None:
-        """Note that the journal was looked at since the last `changed`."""
-        self._looked = self._looking
-        self.tell()
-
-    @property
-    def is_looked_at(self) -> bool:
-        """Whether all is known here that people said here, and that was heard from elsewhere."""
-        return self._looked == self._heard
 
     # ---- what goes on after a call was reported --------------------------------------------------
 

@@ -151,6 +151,8 @@ class SqliteRuntime:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._leave()
+        if self._host.interrupt is not None:
+            raise self._host.interrupt
 
     async def _leave(self) -> None:
         """Let others have what is not settled, and close the journal."""
@@ -257,7 +259,6 @@ class SqliteRuntime:
             if idle:
                 for batch_id in idle & set(await self._host.read(_open_batches)):
                     await self.take(batch_id)
-            self._host.looked()
 
     def drive_of(self, batch_id: str) -> Drive | None:
         """Return what drives a batch here, if it is driven here."""
@@ -376,19 +377,18 @@ class SqliteBatch:
         drive: Drive | None = None
         while True:
             news = self._host.news
-            drive = self._runtime.drive_of(self._id) or drive
-            rests = drive is not None and drive.rests and self._host.is_looked_at
-            if drive is not None and (drive.is_settled if through_questions else rests):
+            here = self._runtime.drive_of(self._id)
+            drive = here or drive
+            if drive is not None and drive.is_settled:
                 return drive.standing
-            if self._runtime.drive_of(self._id) is not None:
-                await news.wait()
-                continue
-            standing = await self._host.read(functools.partial(outcomes, batch=self._id))
-            known = [one for one in standing if one is not None]
-            waits = through_questions and any(isinstance(one, Suspended) for one in known)
-            if len(known) == len(standing) and not waits:
-                return known
-            await self._runtime.take(self._id)
+            if here is None or (here.rests and not through_questions):
+                # What was answered, here or elsewhere, may be known to the journal alone.
+                standing = await self._host.read(functools.partial(outcomes, batch=self._id))
+                known = [one for one in standing if one is not None]
+                waits = through_questions and any(isinstance(one, Suspended) for one in known)
+                if len(known) == len(standing) and not waits:
+                    return known
+                await self._runtime.take(self._id)
             await news.wait()
 
     @property
