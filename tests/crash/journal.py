@@ -82,7 +82,7 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(path: Path) -> Journal:
     """Return what a journal says; nothing if there is none, or nothing was kept in it."""
-    with TemporaryDirectory(dir=path.parent) as copies:
+    with TemporaryDirectory() as copies:
         copy = Path(copies, path.name)
         for suffix in ("", "-wal"):
             if Path(f"{path}{suffix}").exists():

@@ -123,10 +123,10 @@ def tools(world: World) -> Registry:
         *_failing_tools(world),
         *_held_tools(world),
     ]
-    return Registry(made).guarded(functools.partial(_policy, world))
+    return Registry(made).guarded(functools.partial(policy, world))
 
 
-def _named(
+def named(
     world: World,
     name: str,
     work: Callable[[Context, Traits], Awaitable[object]] | None = None,
@@ -172,8 +172,8 @@ def _plain_tools(world: World) -> list[Tool]:
         return "paid"
 
     return [
-        _named(world, "look", pause, replay="safe"),
-        _named(world, "send", record),
+        named(world, "look", pause, replay="safe"),
+        named(world, "send", record),
         pay,
     ]
 
@@ -187,8 +187,8 @@ def _effect_tools(world: World) -> list[Tool]:
         await anyio.lowlevel.checkpoint()
 
     return [
-        _named(world, "move", effect, replay="until_effect"),
-        _named(world, "draft", nothing, replay="until_effect"),
+        named(world, "move", effect, replay="until_effect"),
+        named(world, "draft", nothing, replay="until_effect"),
     ]
 
 
@@ -201,10 +201,10 @@ def _using_tools(world: World) -> list[Tool]:
             await anyio.lowlevel.checkpoint()
 
     return [
-        _named(world, "till", turn, uses="till"),
-        _named(world, "peek", turn, uses=Shared("till"), replay="safe"),
-        _named(world, "charge", effect, uses=("till", "card"), replay="keyed"),
-        _named(world, "swipe", turn, uses="card", replay="until_effect"),
+        named(world, "till", turn, uses="till"),
+        named(world, "peek", turn, uses=Shared("till"), replay="safe"),
+        named(world, "charge", effect, uses=("till", "card"), replay="keyed"),
+        named(world, "swipe", turn, uses="card", replay="until_effect"),
     ]
 
 
@@ -233,7 +233,7 @@ def _asking_tools(world: World) -> list[Tool]:
     return [
         raw(Definition("form"), form),
         raw(Definition("slow_form"), form),
-        _named(world, "refund"),
+        named(world, "refund"),
         _order(world),
     ]
 
@@ -273,11 +273,11 @@ def _failing_tools(world: World) -> list[Tool]:
             raise OSError("broken")
 
     return [
-        _named(world, "fails", fail, replay="safe"),
-        _named(world, "breaks", break_),
-        _named(world, "breaks_safely", break_, replay="safe"),
-        _named(world, "mends", break_once),
-        _named(world, "denied"),
+        named(world, "fails", fail, replay="safe"),
+        named(world, "breaks", break_),
+        named(world, "breaks_safely", break_, replay="safe"),
+        named(world, "mends", break_once),
+        named(world, "denied"),
     ]
 
 
@@ -298,19 +298,20 @@ def _held_tools(world: World) -> list[Tool]:
         return "held"
 
     return [
-        _named(world, "held_safe", hold, replay="safe"),
-        _named(world, "held_once", hold, replay="unknown"),
-        _named(world, "held_draft", hold, replay="until_effect"),
-        _named(world, "held_move", begin_and_hold, replay="until_effect"),
-        _named(world, "held_vault", hold, replay="keyed", uses="vault"),
-        _named(world, "vault", uses="vault", replay="keyed"),
-        _named(world, "vault_cancelled", uses="vault", replay="keyed"),
+        named(world, "held_safe", hold, replay="safe"),
+        named(world, "held_once", hold, replay="unknown"),
+        named(world, "held_draft", hold, replay="until_effect"),
+        named(world, "held_move", begin_and_hold, replay="until_effect"),
+        named(world, "held_vault", hold, replay="keyed", uses="vault"),
+        named(world, "vault", uses="vault", replay="keyed"),
+        named(world, "vault_cancelled", uses="vault", replay="keyed"),
         tool(run_in="thread")(held_thread),
-        _named(world, "slow_policy"),
+        named(world, "slow_policy"),
     ]
 
 
-async def _policy(world: World, asked: Authorization) -> Decision:
+async def policy(world: World, asked: Authorization) -> Decision:
+    """Ask a person about amounts over 100; deny one tool, and be slow about others."""
     name = asked.definition.name
     if name == "denied":
         return Deny("not here")
