@@ -37,25 +37,25 @@ import contextlib
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from ferrule._asking import Asking, called, in_time
-from ferrule._backend import Token, call_soon
-from ferrule._binding import Leg, Permit
+from ferrule._backend import Token, begin, call_soon, clock
+from ferrule._binding import Binding, Leg, Permit
 from ferrule._calls import ToolCall
 from ferrule._contain import Broke
 from ferrule._content import Result
-from ferrule._context import Context, Progress, Thread
+from ferrule._context import Context, Progress, Thread, Threads
 from ferrule._crew import Worker
 from ferrule._events import Event, Finished, Progressed, Started
-from ferrule._harness import Harness, Sink
-from ferrule._jobs import Job
+from ferrule._harness import Harness, OnDispatch, Sink
+from ferrule._jobs import Job, job_of
 from ferrule._near import shown
 from ferrule._outcome import (
     Cancelled,
@@ -66,6 +66,7 @@ from ferrule._outcome import (
     logger,
     outcome_of,
 )
+from ferrule._requests import InputRequest
 from ferrule._schedule import Schedule
 from ferrule.errors import FerruleError
 
@@ -128,7 +129,7 @@ class Batch:
         self._space: anyio.Event | None = None
         self._watching: anyio.CancelScope | None = None
         self._limiter: anyio.CapacityLimiter | None = None
-        self._schedule: Schedule | None = None
+        self._schedule: Schedule | None = None  # None as well if nobody waits for another.
         self._entered = False
 
     # ---- what a caller sees --------------------------------------------------------------------
@@ -150,15 +151,18 @@ class Batch:
         if self._entered:
             raise FerruleError("a batch is entered once; make another with `executor.batch(calls)`")
         self._entered = True
-        self._schedule = await self._submit()
+        schedule = await self._submit()
+        self._schedule = schedule if any(schedule.after) else None
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
-        self._submitted = anyio.current_time() if self._listening else 0.0
+        self._clock = clock(self._token) if self._token is not None else anyio.current_time
+        self._submitted = self._clock() if self._listening else 0.0
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._line_up(self._schedule.ready())
-        self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
-        self._call_asker()
+        self._line_up(schedule.ready())
+        if any(binding.asks for binding in self._bindings()):
+            self._to_ask.extend(job for job in self._open_jobs() if not job.permitted)
+            self._call_asker()
         self._hire()
         return self
 
@@ -174,9 +178,8 @@ class Batch:
             # The block's own error is not given to the task group, which would wrap it.
             await self._tasks.__aexit__(None, None, None)
         finally:
-            for job in self._jobs:
-                if job.outcome is None:
-                    self._settle(job, Cancelled("cancelled", tool=job.call.name))
+            for job in self._open_jobs():
+                self._settle(job, Cancelled("cancelled", tool=job.call.name))
         if self._interrupt is not None:
             raise self._interrupt
 
@@ -223,17 +226,18 @@ class Batch:
     async def _submit(self) -> Schedule:
         """Let the calls in and fix their order."""
         await self._admit_all()
-        await self._ask_traits()
+        if any(binding.uses is None for binding in self._bindings()):
+            await self._ask_traits()
         return self._ordered()
 
     async def _admit_all(self) -> None:
         seen: set[str] = set()
+        registry = self._executor.registry
+        self._unsettled = len(self._calls)
         for index, given in enumerate(self._calls):
-            job = Job(index, given)
+            job = job_of(index, given)
             self._jobs.append(job)
-            self._unsettled += 1
-            refused = job.admit(self._executor.registry, seen)
-            seen.add(job.call.id)
+            refused = job.admit(registry, seen)
             if refused is not None:
                 self._settle(job, refused)
             if index % _BREATH == _BREATH - 1:
@@ -241,9 +245,7 @@ class Batch:
 
     async def _ask_traits(self) -> None:
         """Have each call described; one whose functions break is refused alone."""
-        open_jobs = [job for job in self._jobs if job.outcome is None and not job.is_described]
-        if not open_jobs:
-            return
+        open_jobs = [job for job in self._open_jobs() if not job.is_described]
         questions = [job.describe for job in open_jobs]
         answers = await Asking(questions, self._executor.hook_timeout).answers()
         for job, answer in zip(open_jobs, answers, strict=True):
@@ -251,12 +253,19 @@ class Batch:
                 self._settle(job, self._outcome(job, answer.error))
 
     def _ordered(self) -> Schedule:
-        open_jobs = [job for job in self._jobs if job.outcome is None]
         chain = self._executor.sequential or any(
-            job.binding is not None and job.binding.traits.sequential for job in open_jobs
+            binding.traits.sequential for binding in self._bindings()
         )
         uses = [job.uses if job.outcome is None else None for job in self._jobs]
         return Schedule(uses, sequential=chain)
+
+    def _bindings(self) -> set[Binding]:
+        """Return those of the calls that were let in and have not ended."""
+        return {job.binding for job in self._jobs if job.binding is not None}
+
+    def _open_jobs(self) -> list[Job]:
+        """Return the calls that have not ended, in order."""
+        return [job for job in self._jobs if job.outcome is None] if self._unsettled else []
 
     # ---- whose turn it is, and who may ---------------------------------------------------------
 
@@ -265,9 +274,11 @@ class Batch:
         turns = deque(indices)
         while turns:
             job = self._jobs[turns.popleft()]
-            job.its_turn, job.behind = True, behind
-            if job.outcome is not None and self._schedule is not None:
-                turns.extend(self._schedule.finish(job.index))
+            job.its_turn = True
+            if behind is not None:
+                job.behind = behind
+            if job.outcome is not None:
+                turns.extend(self._finished(job))
             elif job.permitted:
                 self._make_ready(job)
 
@@ -324,25 +335,26 @@ class Batch:
         job.context = self._context(job)
         return await job.binding.authorize(job.invocation, job.context)
 
-    def _context(self, job: Job) -> Context:
+    def _context(self, job: Job, threads: Threads | None = None) -> Context:
         """Return the context of a call, for its guards and its tool alike."""
-        context = Context.of(
+        harness, leg = self._executor, job.leg
+        hears = functools.partial(self._progressed, job) if self._listening else None
+        # By position, as one is made for each call and names cost more than all the values.
+        return Context(
             job.call,
-            on_progress=functools.partial(self._progressed, job) if self._listening else None,
-            recorder=self._executor.recorder,
-            asker=self._executor.asker,
-            inject=self._executor.registry.inject,
-            caller=self._caller,
+            1 if leg is None else leg.number,
+            self._caller,
+            None if leg is None else leg.session,
+            harness.registry.inject,
+            None if leg is None else leg.idempotency_key,
+            hears,
+            harness.recorder,
+            harness.asker,
+            () if leg is None else leg.approvals,
+            harness.hook_timeout,
+            threads,
+            job.traits,
         )
-        context.patience = self._executor.hook_timeout
-        context.traits = job.traits
-        if job.leg is not None:
-            context.leg = job.leg.number
-            context.session = job.leg.session
-            context.approvals = job.leg.approvals
-            context.keep_key(job.leg.idempotency_key)
-        return context
-
     # ---- workers -------------------------------------------------------------------------------
 
     def _hire(self) -> None:
@@ -378,67 +390,89 @@ class Batch:
     async def _work_through(self, worker: Worker) -> None:
         done = 0
         while self._ready and not self._stopping:
-            job = self._ready.popleft()
-            self._hire()
-            await self._run(job, worker)
+            waiting = begin(self._run(self._ready.popleft(), worker))
+            if waiting is not None:
+                self._hire()  # Only now: before, nobody else would have had a turn.
+                await waiting
             if worker.told:
                 return
             done += 1
-            if self._listening:
+            if len(self._events) > self._room:
                 await self._wait_for_room()
             if done % _BREATH == 0:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def _run(self, job: Job, worker: Worker) -> None:
         worker.job = job
-        if job.context is None:
-            job.context = self._context(job)
-        context = job.context
-        context.threads = worker.threads
         ended: object
         try:
-            ended = await self._dispatched(job, context, worker)
+            ended = await self._called(job, worker)
         except BaseException as error:
             ended = error
             if isinstance(error, KeyboardInterrupt):
                 self._interrupt = error
         worker.job = None
-        context.end()
-        if job.timer is not None:
-            job.timer.cancel()
-        if job.outcome is not None:
-            self._log_late(job, ended)
-        elif type(ended) is Result:
+        if job.context is not None:
+            job.context.end()
+        if type(ended) is Result and job.outcome is None:  # How nearly every call ends.
             self._settle(job, Completed(ended))
         else:
-            self._settle(job, self._outcome(job, ended))
-        thread, worker.threads.abandoned = worker.threads.abandoned, None
-        if thread is None:
+            self._ended(job, ended)
+        if job.timer is not None:
+            job.timer.cancel()
+        if worker.threads.abandoned is not None:
+            self._leave(job, worker)
+        elif self._schedule is not None:
             self._release(job)
-        else:
-            self._leave(job, thread)
         if self._interrupt is not None:
             self._stop()
 
-    async def _dispatched(self, job: Job, context: Context, worker: Worker) -> object:
+    def _called(
+        self, job: Job, worker: Worker
+    ) -> Coroutine[Any, Any, Result | InputRequest]:
+        """Return the run of a call, its dispatch included where somebody hears of it."""
+        context = job.context
+        if context is None:
+            job.context = context = self._context(job, worker.threads)
+        else:
+            context.threads = worker.threads
+        if self._executor.on_dispatch is None:
+            return self._dispatched(job, context, worker)
+        return self._hooked(self._executor.on_dispatch, job, context, worker)
+
+    async def _hooked(
+        self, hook: OnDispatch, job: Job, context: Context, worker: Worker
+    ) -> Result | InputRequest:
+        told = await in_time(self._executor.hook_timeout, called(hook, context))
+        if isinstance(told, Broke):
+            raise told.error
+        return await self._dispatched(job, context, worker)
+
+    def _dispatched(
+        self, job: Job, context: Context, worker: Worker
+    ) -> Coroutine[Any, Any, Result | InputRequest]:
+        """Dispatch a call; return the run of its tool."""
         binding, invocation = job.binding, job.invocation
         if binding is None or invocation is None:
             raise AssertionError("a call that was not admitted is never ready")
-        if self._executor.on_dispatch is not None:
-            hook = called(self._executor.on_dispatch, context)
-            told = await in_time(self._executor.hook_timeout, hook)
-            if isinstance(told, Broke):
-                raise told.error
-        # It may have been closed meanwhile, or a link moved; then the tool does not run.
-        binding.check(invocation, job.permit)
+        if binding.life.closed or job.permit is not None:
+            # Closed meanwhile, or a link moved; then the tool does not run.
+            binding.check(invocation, job.permit)
         job.dispatched = True
         if binding.traits.timeout is not None:
             job.timer = anyio.CancelScope(shield=True)
             self._tasks.start_soon(self._time, job, worker, binding.traits.timeout, job.timer)
         if self._listening:
-            waited = anyio.current_time() - self._submitted
+            waited = self._clock() - self._submitted
             self._tell(Started(index=job.index, call=job.call, waited=waited, behind=job.behind))
-        return await binding.call(invocation, context, job.permit)
+        return binding.call(invocation, context, job.permit)
+
+    def _ended(self, job: Job, ended: object) -> None:
+        """Settle a call that has ended, unless it was given up before."""
+        if job.outcome is None:
+            self._settle(job, self._outcome(job, ended))
+        else:
+            self._log_late(job, ended)
 
     def _outcome(self, job: Job, ended: object) -> Outcome:
         return outcome_of(
@@ -454,27 +488,35 @@ class Batch:
 
     def _settle(self, job: Job, outcome: Outcome) -> None:
         """Give a call its outcome; only the first counts."""
-        with self._lock:
-            if job.outcome is not None:
-                return
+        if self._listening:
+            with self._lock:  # Progress comes from threads too, and none may come after this.
+                if job.outcome is not None:
+                    return
+                job.outcome = outcome
+            self._events.append(Finished(index=job.index, call=job.call, outcome=outcome))
+        elif job.outcome is None:
             job.outcome = outcome
+        else:
+            return
         self._unsettled -= 1
-        if not self._unsettled:
-            self._make_room()
         job.invocation = job.binding = job.permit = None
         if job.unread is None:
             job.context = None
-        if self._listening:
-            self._tell(Finished(index=job.index, call=job.call, outcome=outcome))
-        elif not self._unsettled:
+        if not self._unsettled:
+            self._make_room()
+        if self._more is not None and (self._listening or not self._unsettled):
             self._wake()
 
     def _release(self, job: Job) -> None:
         """Let the calls have their turn that waited for this one, if it had its own."""
-        if job.its_turn and self._schedule is not None and not self._stopping:
-            following = self._schedule.finish(job.index)
+        if job.its_turn and not self._stopping:
+            following = self._finished(job)
             if following:
                 self._line_up(following, job.index)
+
+    def _finished(self, job: Job) -> list[int]:
+        """Say that a call which had its turn is over; return those whose turn it is now."""
+        return [] if self._schedule is None else self._schedule.finish(job.index)
 
     def _end(self, job: Job, outcome: Outcome) -> None:
         """Give an outcome to a call whose tool does not run."""
@@ -562,8 +604,11 @@ class Batch:
             if worker.job is job and threads.scope is None and threads.abandoned is None:
                 self._log_endless(job)
 
-    def _leave(self, job: Job, thread: Thread[object]) -> None:
-        """Leave a thread behind: its slot and what it works on are free when it ends."""
+    def _leave(self, job: Job, worker: Worker) -> None:
+        """Leave a worker's thread behind: its slot and what it works on are free when it ends."""
+        thread, worker.threads.abandoned = worker.threads.abandoned, None
+        if thread is None:
+            return
         self._executor.stuck.leave(thread, job.uses or ())
         self._left[thread] = job
         self._hear_of(thread)
@@ -619,14 +664,14 @@ class Batch:
 
     def _held_up(self) -> list[Job]:
         """Return the calls that cannot run before a thread ends."""
-        if self._stopping or self._schedule is None:
+        if self._stopping:
             return []
         blocked = {job.index for job in self._behind}
         if not self._workers and self._free_slots() <= 0:
             blocked.update(job.index for job in self._ready)
-        blocked |= self._schedule.waiting_for(
-            [*blocked, *(job.index for job in self._left.values())]
-        )
+        if self._schedule is not None:
+            left = (job.index for job in self._left.values())
+            blocked |= self._schedule.waiting_for([*blocked, *left])
         jobs = (self._jobs[index] for index in sorted(blocked))
         return [job for job in jobs if job.outcome is None]
 
