@@ -38,6 +38,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from time import monotonic
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
@@ -51,7 +52,7 @@ from ferrule._binding import Binding, Leg, Permit
 from ferrule._calls import ToolCall
 from ferrule._contain import Broke
 from ferrule._content import Result
-from ferrule._context import Context, Progress, Thread, Threads
+from ferrule._context import Context, Progress, Thread
 from ferrule._crew import Worker
 from ferrule._events import Event, Finished, Progressed, Started
 from ferrule._harness import Harness, OnDispatch, Sink
@@ -70,8 +71,8 @@ from ferrule._requests import InputRequest
 from ferrule._schedule import Schedule
 from ferrule.errors import FerruleError
 
-_BREATH = 64
-"""Calls after which a worker, or admission, lets other tasks of the loop run."""
+_BREATH = 0.002
+"""Seconds after which a worker, an asker or admission lets other tasks of the loop run."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -129,6 +130,7 @@ class Batch:
         self._space: anyio.Event | None = None
         self._watching: anyio.CancelScope | None = None
         self._limiter: anyio.CapacityLimiter | None = None
+        self._bindings: set[Binding] = set()
         self._schedule: Schedule | None = None  # None as well if nobody waits for another.
         self._entered = False
 
@@ -153,6 +155,7 @@ class Batch:
         self._entered = True
         schedule = await self._submit()
         self._schedule = schedule if any(schedule.after) else None
+        self._to_ask.extend(self._asked_about())
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
         self._clock = clock(self._token) if self._token is not None else anyio.current_time
@@ -160,9 +163,7 @@ class Batch:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._line_up(schedule.ready())
-        if any(binding.asks for binding in self._bindings()):
-            self._to_ask.extend(job for job in self._open_jobs() if not job.permitted)
-            self._call_asker()
+        self._call_asker()
         self._hire()
         return self
 
@@ -226,22 +227,26 @@ class Batch:
     async def _submit(self) -> Schedule:
         """Let the calls in and fix their order."""
         await self._admit_all()
-        if any(binding.uses is None for binding in self._bindings()):
+        self._bindings = self._bound()
+        if any(binding.uses is None for binding in self._bindings):
             await self._ask_traits()
+            self._bindings = self._bound()
         return self._ordered()
 
     async def _admit_all(self) -> None:
         seen: set[str] = set()
-        registry = self._executor.registry
+        registry, jobs = self._executor.registry, self._jobs
         self._unsettled = len(self._calls)
-        for index, given in enumerate(self._calls):
-            job = job_of(index, given)
-            self._jobs.append(job)
+        breath = monotonic() + _BREATH
+        for given in self._calls:
+            job = job_of(len(jobs), given)
+            jobs.append(job)
             refused = job.admit(registry, seen)
             if refused is not None:
                 self._settle(job, refused)
-            if index % _BREATH == _BREATH - 1:
+            if monotonic() > breath:
                 await anyio.lowlevel.checkpoint()
+                breath = monotonic() + _BREATH
 
     async def _ask_traits(self) -> None:
         """Have each call described; one whose functions break is refused alone."""
@@ -254,14 +259,20 @@ class Batch:
 
     def _ordered(self) -> Schedule:
         chain = self._executor.sequential or any(
-            binding.traits.sequential for binding in self._bindings()
+            binding.traits.sequential for binding in self._bindings
         )
         uses = [job.uses if job.outcome is None else None for job in self._jobs]
         return Schedule(uses, sequential=chain)
 
-    def _bindings(self) -> set[Binding]:
-        """Return those of the calls that were let in and have not ended."""
+    def _bound(self) -> set[Binding]:
+        """Return the bindings of the calls that were let in and have not ended."""
         return {job.binding for job in self._jobs if job.binding is not None}
+
+    def _asked_about(self) -> list[Job]:
+        """Return the calls that somebody is to be asked about, in order."""
+        if not any(binding.asks for binding in self._bindings):
+            return []
+        return [job for job in self._open_jobs() if not job.permitted]
 
     def _open_jobs(self) -> list[Job]:
         """Return the calls that have not ended, in order."""
@@ -271,7 +282,7 @@ class Batch:
 
     def _line_up(self, indices: Iterable[int], behind: int | None = None) -> None:
         """Let calls run whose turn it is, once they may; pass over those that have ended."""
-        turns = deque(indices)
+        turns, free = deque(indices), not len(self._executor.stuck)
         while turns:
             job = self._jobs[turns.popleft()]
             job.its_turn = True
@@ -279,6 +290,8 @@ class Batch:
                 job.behind = behind
             if job.outcome is not None:
                 turns.extend(self._finished(job))
+            elif job.permitted and free:
+                self._ready.append(job)
             elif job.permitted:
                 self._make_ready(job)
 
@@ -299,14 +312,14 @@ class Batch:
     async def _ask(self) -> None:
         with anyio.CancelScope(shield=True) as scope:
             self._asking.add(scope)
-            done = 0
+            breath = monotonic() + _BREATH
             while self._to_ask and not self._stopping:
                 job = self._to_ask.popleft()
                 self._call_asker()
                 await self._ask_for(job)
-                done += 1
-                if done % _BREATH == 0:
+                if monotonic() > breath:
                     await anyio.lowlevel.cancel_shielded_checkpoint()
+                    breath = monotonic() + _BREATH
             self._asking.discard(scope)
         self._askers -= 1
 
@@ -335,26 +348,33 @@ class Batch:
         job.context = self._context(job)
         return await job.binding.authorize(job.invocation, job.context)
 
-    def _context(self, job: Job, threads: Threads | None = None) -> Context:
+    def _context(self, job: Job) -> Context:
         """Return the context of a call, for its guards and its tool alike."""
-        harness, leg = self._executor, job.leg
+        harness = self._executor
         hears = functools.partial(self._progressed, job) if self._listening else None
-        # By position, as one is made for each call and names cost more than all the values.
-        return Context(
+        # By position: one is made for each call.
+        context = Context(
             job.call,
-            1 if leg is None else leg.number,
+            1,
             self._caller,
-            None if leg is None else leg.session,
+            None,
             harness.registry.inject,
-            None if leg is None else leg.idempotency_key,
+            None,
             hears,
             harness.recorder,
             harness.asker,
-            () if leg is None else leg.approvals,
+            (),
             harness.hook_timeout,
-            threads,
+            None,
             job.traits,
         )
+        if job.leg is not None:
+            context.leg = job.leg.number
+            context.session = job.leg.session
+            context.approvals = job.leg.approvals
+            context.keep_key(job.leg.idempotency_key)
+        return context
+
     # ---- workers -------------------------------------------------------------------------------
 
     def _hire(self) -> None:
@@ -388,7 +408,7 @@ class Batch:
         return self._limiter
 
     async def _work_through(self, worker: Worker) -> None:
-        done = 0
+        breath = monotonic() + _BREATH
         while self._ready and not self._stopping:
             waiting = begin(self._run(self._ready.popleft(), worker))
             if waiting is not None:
@@ -396,24 +416,29 @@ class Batch:
                 await waiting
             if worker.told:
                 return
-            done += 1
             if len(self._events) > self._room:
                 await self._wait_for_room()
-            if done % _BREATH == 0:
+            if monotonic() > breath:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
+                breath = monotonic() + _BREATH
 
     async def _run(self, job: Job, worker: Worker) -> None:
         worker.job = job
+        context = job.context
+        if context is None:
+            job.context = context = self._context(job)
+        context.threads = worker.threads
         ended: object
         try:
-            ended = await self._called(job, worker)
+            if self._executor.on_dispatch is not None:
+                await self._ask_hook(self._executor.on_dispatch, context)
+            ended = await self._dispatched(job, context, worker)
         except BaseException as error:
             ended = error
             if isinstance(error, KeyboardInterrupt):
                 self._interrupt = error
         worker.job = None
-        if job.context is not None:
-            job.context.end()
+        context.end()
         if type(ended) is Result and job.outcome is None:  # How nearly every call ends.
             self._settle(job, Completed(ended))
         else:
@@ -427,26 +452,11 @@ class Batch:
         if self._interrupt is not None:
             self._stop()
 
-    def _called(
-        self, job: Job, worker: Worker
-    ) -> Coroutine[Any, Any, Result | InputRequest]:
-        """Return the run of a call, its dispatch included where somebody hears of it."""
-        context = job.context
-        if context is None:
-            job.context = context = self._context(job, worker.threads)
-        else:
-            context.threads = worker.threads
-        if self._executor.on_dispatch is None:
-            return self._dispatched(job, context, worker)
-        return self._hooked(self._executor.on_dispatch, job, context, worker)
-
-    async def _hooked(
-        self, hook: OnDispatch, job: Job, context: Context, worker: Worker
-    ) -> Result | InputRequest:
+    async def _ask_hook(self, hook: OnDispatch, context: Context) -> None:
+        """Tell the harness that a call is about to run; raises what the hook does."""
         told = await in_time(self._executor.hook_timeout, called(hook, context))
         if isinstance(told, Broke):
             raise told.error
-        return await self._dispatched(job, context, worker)
 
     def _dispatched(
         self, job: Job, context: Context, worker: Worker

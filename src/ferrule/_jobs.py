@@ -85,27 +85,29 @@ class Job(msgspec.Struct, eq=False):
 
     def describe(self) -> None:
         """Ask the tool's functions what this call works on; raises whatever they raise."""
-        if self.binding is None or self.invocation is None:
+        binding, invocation = self.binding, self.invocation
+        if binding is None or invocation is None:
             return
-        invocation, traits = self.invocation, self.binding.traits
-        if self.binding.guards:  # They are shown all that the tool says of this call.
+        traits = binding.traits
+        if binding.guards:  # They are shown all that the tool says of this call.
             self.traits = traits = traits.settled(lambda: invocation.arguments)
-        self.uses = uses_of(_told(traits.uses, invocation))
-        self.replay = replay_of(_told(traits.replay, invocation))
+        uses = traits.uses(invocation.arguments) if callable(traits.uses) else traits.uses
+        self.uses = uses_of(uses)
+        if callable(traits.replay):
+            self.replay = replay_of(traits.replay(invocation.arguments))
+        else:
+            self.replay = traits.replay
 
 
 def job_of(index: int, given: object) -> Job:
     """Return the call at a place of a batch, with a new id if it has none."""
+    if type(given) is ToolCall and given.id:  # What nearly every call is.
+        return Job(index, given)
     leg = given if isinstance(given, Leg) else None
     call = given if leg is None else leg.call
     if not isinstance(call, ToolCall):
         raise FerruleError(f"a batch is made of ToolCall or Leg, not of {type(call).__name__}")
     return Job(index, call if call.id else msgspec.structs.replace(call, id=new_call_id()), leg)
-
-
-def _told(trait: object, invocation: Invocation) -> object:
-    """Return a trait, or what a function in its place says of the arguments."""
-    return trait(invocation.arguments) if callable(trait) else trait
 
 
 def _rejected(

@@ -129,8 +129,11 @@ def _conflicts(uses: Sequence[Iterable[Use] | None]) -> tuple[tuple[int, ...], .
             continue
         before: set[int] = set()
         for name, shared in _strongest(used):
-            before.update(states.setdefault(name, _State()).take(call, shared=shared))
-        after.append(tuple(sorted(before)))
+            state = states.get(name)
+            if state is None:
+                state = states[name] = _State()
+            before.update(state.take(call, shared=shared))
+        after.append(tuple(sorted(before)) if before else ())
     return tuple(after)
 
 
