@@ -52,7 +52,7 @@ from ferrule._binding import Binding, Leg, Permit
 from ferrule._calls import ToolCall
 from ferrule._contain import Broke
 from ferrule._content import Result
-from ferrule._context import Context, Progress, Thread
+from ferrule._context import Context, Progress, Thread, Threads
 from ferrule._crew import Worker
 from ferrule._events import Event, Finished, Progressed, Started
 from ferrule._harness import Harness, OnDispatch, Sink
@@ -196,7 +196,7 @@ class Batch:
                 self._more = anyio.Event()
                 await self._more.wait()
             event = self._events.popleft()
-            if not isinstance(event, Job):
+            if type(event) is not Job:
                 return event
             update = self._taken(event)
             if update is None:
@@ -348,7 +348,7 @@ class Batch:
         job.context = self._context(job)
         return await job.binding.authorize(job.invocation, job.context)
 
-    def _context(self, job: Job) -> Context:
+    def _context(self, job: Job, threads: Threads | None = None) -> Context:
         """Return the context of a call, for its guards and its tool alike."""
         harness = self._executor
         hears = functools.partial(self._progressed, job) if self._listening else None
@@ -365,7 +365,7 @@ class Batch:
             harness.asker,
             (),
             harness.hook_timeout,
-            None,
+            threads,
             job.traits,
         )
         if job.leg is not None:
@@ -408,6 +408,7 @@ class Batch:
         return self._limiter
 
     async def _work_through(self, worker: Worker) -> None:
+        events, room = self._events, self._room
         breath = monotonic() + _BREATH
         while self._ready and not self._stopping:
             waiting = begin(self._run(self._ready.popleft(), worker))
@@ -416,7 +417,7 @@ class Batch:
                 await waiting
             if worker.told:
                 return
-            if len(self._events) > self._room:
+            if len(events) > room:
                 await self._wait_for_room()
             if monotonic() > breath:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
@@ -426,8 +427,9 @@ class Batch:
         worker.job = job
         context = job.context
         if context is None:
-            job.context = context = self._context(job)
-        context.threads = worker.threads
+            job.context = context = self._context(job, worker.threads)
+        else:
+            context.threads = worker.threads
         ended: object
         try:
             if self._executor.on_dispatch is not None:

@@ -1,6 +1,6 @@
 """One call of a batch on its way: let in, described, permitted, dispatched, ended."""
 
-from typing import Literal, cast
+from typing import Literal, cast, final
 
 import anyio
 import msgspec
@@ -19,6 +19,7 @@ _FEW = 12
 """Tools of a registry that a name near none of them is answered with."""
 
 
+@final
 class Job(msgspec.Struct, eq=False):
     """
     One call of a batch; `job_of` makes it.
