@@ -245,8 +245,8 @@ def turn() -> list[ToolCall]:
 
 def told(outcome: Outcome) -> tuple[str, str]:
     """Return what can be compared of an outcome: references are new each time."""
-    private = isinstance(outcome, Unknown)
-    return type(outcome).__name__, outcome.reason if private else outcome.text
+    text = outcome.reason if isinstance(outcome, Unknown) else outcome.text
+    return type(outcome).__name__, text
 
 
 async def by_run(executor: Executor) -> list[Outcome]:
@@ -260,7 +260,7 @@ async def by_events(executor: Executor) -> list[Outcome]:
     events: list[Event] = []
     async with batch:
         async for event in batch:
-            events.append(event)  # noqa: PERF401  # pragma: no branch
+            events.append(event)  # pragma: no branch
     finished = {event.index: event.outcome for event in events if isinstance(event, Finished)}
     assert len([event for event in events if isinstance(event, Finished)]) == len(turn())
     assert [finished[place] for place in range(len(turn()))] == list(batch.outcomes)

@@ -104,7 +104,7 @@ class Asking(Generic[T]):
                     group.cancel_scope.cancel()
                     return
 
-    async def _in_thread(self, turn: int, done: anyio.Event) -> None:
+    async def _in_thread(self, turn: int, done: "anyio.Event") -> None:
         await anyio.to_thread.run_sync(self._ask_all, turn, abandon_on_cancel=True)
         done.set()
 

@@ -66,7 +66,8 @@ def begin(steps: Coroutine[Any, Any, None]) -> Begun | None:
 
     So the caller hears whether it waits, which `await` tells nobody.
     """
-    # `next` makes no exception of an end without a value; `send` does, and costs twice a small call.
+    # Not `send`: of an end it makes an exception, which costs as much as a small call. `next` makes
+    # none of an end that has no value.
     trap = next(cast("Iterator[object]", steps.__await__()), _ENDED)
     return None if trap is _ENDED else Begun(steps, trap)
 

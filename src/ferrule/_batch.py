@@ -401,7 +401,7 @@ class Batch:
                 if self._watching is not None and not self._crew:
                     self._watching.cancel()
 
-    def _thread_limiter(self) -> anyio.CapacityLimiter:
+    def _thread_limiter(self) -> "anyio.CapacityLimiter":
         """Return what bounds the threads of this batch; made for the first that needs one."""
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(self._executor.max_parallel)
@@ -599,7 +599,7 @@ class Batch:
     # ---- time limits, and threads that were left behind ------------------------------------------
 
     async def _time(
-        self, job: Job, worker: Worker, seconds: float, timer: anyio.CancelScope
+        self, job: Job, worker: Worker, seconds: float, timer: "anyio.CancelScope"
     ) -> None:
         """At its limit, report a call and tell it to stop; what it works on is still taken."""
         grace = self._executor.registry.grace

@@ -170,10 +170,12 @@ class Binding:
             InvalidResult: what the tool returned cannot be given on; the tool did run.
             Failure: no permit was given, and a guard denied the call.
         """
-        if permit is None or context is None:
-            ours = type(invocation) is Invocation and invocation[0] is self.contract
-            if not ours or self.life.closed:
-                self.check(invocation)
+        if (permit is None or context is None) and (
+            type(invocation) is not Invocation
+            or invocation[0] is not self.contract
+            or self.life.closed
+        ):
+            self.check(invocation)  # Says why not; looked at here, as nearly every call is right.
         if context is None:
             context = Context(invocation.call)
         if permit is None and self.asks:

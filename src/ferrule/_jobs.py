@@ -53,7 +53,7 @@ class Job(msgspec.Struct, eq=False):
     its_turn: bool = False
     behind: int | None = None
     dispatched: bool = False
-    timer: anyio.CancelScope | None = None
+    timer: "anyio.CancelScope | None" = None
     unread: Progress | None = None
     outcome: Outcome | None = None
 
