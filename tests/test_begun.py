@@ -171,6 +171,7 @@ async def test_a_hook_that_waits_lets_the_next_call_begin() -> None:
 async def test_others_of_the_loop_have_a_turn_during_a_long_batch() -> None:
     """EXE-12: neither admission nor a worker whose calls never wait holds the loop for long."""
     turns, over = 0, False
+    seen: set[int] = set()
 
     async def other() -> None:
         nonlocal turns
@@ -179,10 +180,8 @@ async def test_others_of_the_loop_have_a_turn_during_a_long_batch() -> None:
             await anyio.lowlevel.checkpoint()
 
     async def work(_: dict[str, object], __: Context) -> None:
-        nonlocal seen
         seen.add(turns)
 
-    seen: set[int] = set()
     async with anyio.create_task_group() as group:
         group.start_soon(other)
         await anyio.lowlevel.checkpoint()

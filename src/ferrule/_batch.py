@@ -500,16 +500,14 @@ class Batch:
 
     def _settle(self, job: Job, outcome: Outcome) -> None:
         """Give a call its outcome; only the first counts."""
+        if job.outcome is not None:
+            return
         if self._listening:
             with self._lock:  # Progress comes from threads too, and none may come after this.
-                if job.outcome is not None:
-                    return
                 job.outcome = outcome
             self._events.append(Finished(index=job.index, call=job.call, outcome=outcome))
-        elif job.outcome is None:
-            job.outcome = outcome
         else:
-            return
+            job.outcome = outcome
         self._unsettled -= 1
         job.invocation = job.binding = job.permit = None
         if job.unread is None:
