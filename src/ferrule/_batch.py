@@ -415,6 +415,7 @@ class Batch:
             if waiting is not None:
                 self._hire()  # Only now: before, nobody else would have had a turn.
                 await waiting
+                breath = monotonic() + _BREATH
             if worker.told:
                 return
             if len(events) > room:
