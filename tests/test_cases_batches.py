@@ -58,7 +58,7 @@ def texts(outcomes: list[Outcome] | tuple[Outcome, ...]) -> list[str]:
 
 
 async def test_ex_02_a_host_that_leaves_stops_what_runs_and_starts_no_more() -> None:
-    """EX-02, openai/openai-agents-python#4185: stop-on-error is the host's (CONTRACT 13)."""
+    """EX-02, AT-72, openai/openai-agents-python#4185: stop-on-error is the host's (CONTRACT 13)."""
     appended: list[str] = []
     running = anyio.Event()
 

@@ -493,7 +493,7 @@ def test_raw_json_may_be_as_large_as_a_result() -> None:
 
 
 def test_a_record_keeps_its_data_as_it_was() -> None:
-    """REC-1, agenttool 83: detached, exact, and back again from JSON."""
+    """REC-1, AT-83: detached, exact, and back again from JSON."""
     data = {"pid": 2**60, "argv": ["a", "é"]}
     record = Record("shell:process-group", data=data)
     data["argv"] = []
@@ -504,13 +504,13 @@ def test_a_record_keeps_its_data_as_it_was() -> None:
 
 @pytest.mark.parametrize("namespace", ["", "shell", ":kind", "shell:", "\ud800:a", 5, None])
 def test_a_record_has_an_owner_and_a_kind(namespace: object) -> None:
-    """REC-1, agenttool 84: an empty namespace names nobody."""
+    """REC-1, AT-84: an empty namespace names nobody."""
     with pytest.raises(InvalidValue, match="namespace of a Record"):
         Record(cast("str", namespace))
 
 
 @pytest.mark.parametrize("data", [object(), math.nan, {"a": {1, "a"}}])
 def test_a_record_is_json(data: object) -> None:
-    """REC-1, agenttool 84: what cannot be written is no record."""
+    """REC-1, AT-84: what cannot be written is no record."""
     with pytest.raises(InvalidValue, match="has no JSON form"):
         Record("a:b", data=data)

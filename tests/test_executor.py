@@ -46,7 +46,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_outcomes_come_in_call_order_and_events_as_calls_end() -> None:
-    """EXE-1, agenttool 66, EX-04: the slow first call ends last and stands first."""
+    """EXE-1, AT-66, EX-04: the slow first call ends last and stands first."""
     ended = anyio.Event()
 
     async def slow(_: dict[str, object], __: Context) -> str:
@@ -70,7 +70,7 @@ async def test_outcomes_come_in_call_order_and_events_as_calls_end() -> None:
 
 @pytest.mark.parametrize(("limit", "count"), [(3, 3), (2, 4), (8, 30), (1, 3)])
 async def test_at_most_max_parallel_calls_run_at_once(limit: int, count: int) -> None:
-    """EXE-2, agenttool 67: the peak is the limit, never more."""
+    """EXE-2, AT-67: the peak is the limit, never more."""
     running, peak = 0, 0
     full = anyio.Event()
 
@@ -92,7 +92,7 @@ async def test_at_most_max_parallel_calls_run_at_once(limit: int, count: int) ->
 
 @pytest.mark.parametrize("how", ["executor", "one tool"])
 async def test_a_sequential_batch_runs_one_call_at_a_time_in_order(how: str) -> None:
-    """EXE-3, agenttool 68: peak 1, ends in the model's order."""
+    """EXE-3, AT-68: peak 1, ends in the model's order."""
     running, order = 0, []
 
     async def work(arguments: dict[str, object], _: Context) -> None:
@@ -112,7 +112,7 @@ async def test_a_sequential_batch_runs_one_call_at_a_time_in_order(how: str) -> 
 
 
 async def test_calls_that_share_a_state_keep_order_while_others_run_beside_them() -> None:
-    """EXE-3, agenttool 77: two shell calls in order while three reads meet at a barrier."""
+    """EXE-3, AT-77: two shell calls in order while three reads meet at a barrier."""
     met, arrived, order = anyio.Event(), 0, []
 
     async def read(_: dict[str, object], __: Context) -> None:
@@ -222,10 +222,11 @@ async def test_a_uses_function_that_never_ends_refuses_its_call_alone() -> None:
 
     assert ran == [0, 2]
     assert [type(outcome) for outcome in outcomes] == [Completed, Rejected, Completed]
+    assert cast("Rejected", outcomes[1]).kind == "unavailable"
 
 
 async def test_one_failing_call_leaves_its_siblings_alone() -> None:
-    """EXE-5, EX-01, agenttool 70: four outcomes in order; the batch does not raise."""
+    """EXE-5, EX-01, AT-70: four outcomes in order; the batch does not raise."""
 
     async def ok(arguments: dict[str, object], _: Context) -> object:
         await anyio.lowlevel.checkpoint()
@@ -283,7 +284,7 @@ async def test_a_name_near_none_is_answered_with_the_names_that_there_are() -> N
 
 
 async def test_an_empty_batch_has_no_outcomes_and_no_events() -> None:
-    """agenttool 73: nothing in, nothing out."""
+    """AT-73: nothing in, nothing out."""
     async with Executor(raws()).batch([]) as batch:
         events = [event async for event in batch]
 
@@ -303,7 +304,7 @@ async def test_an_empty_id_is_given_one() -> None:
 
 
 async def test_started_comes_after_on_dispatch_and_finished_once_and_last() -> None:
-    """EXE-1, EXE-4, agenttool 79: hook, `Started`, tool, `Finished`."""
+    """EXE-1, EXE-4, AT-79: hook, `Started`, tool, `Finished`."""
     story: list[str] = []
 
     async def hook(context: Context) -> None:
@@ -323,7 +324,7 @@ async def test_started_comes_after_on_dispatch_and_finished_once_and_last() -> N
 
 @pytest.mark.parametrize("plain", [True, False])
 async def test_a_hook_that_raises_refuses_the_call_before_the_tool(plain: bool) -> None:
-    """EXE-4, FAIL-6: `unavailable`, and the tool never ran."""
+    """EXE-4, FAIL-6, AT-79: `unavailable`, and the tool never ran."""
     ran = []
 
     async def work(arguments: dict[str, object], _: Context) -> None:
@@ -358,7 +359,7 @@ async def test_a_hook_that_never_ends_refuses_the_call() -> None:
 
 
 async def test_progress_arrives_in_order_and_the_last_before_finished() -> None:
-    """EXE-8, agenttool 69: what is unread is replaced by what is newer; the last always comes."""
+    """EXE-8, AT-69: what is unread is replaced by what is newer; the last always comes."""
 
     async def work(_: dict[str, object], context: Context) -> None:
         for step in range(5):
@@ -420,7 +421,7 @@ async def test_progress_that_is_not_finite_or_goes_back_is_dropped_and_logged(
 
 
 async def test_updates_after_the_call_has_ended_are_not_delivered() -> None:
-    """EXE-1, agenttool 74: nothing for a call after its `Finished`, and no deadlock."""
+    """EXE-1, AT-74: nothing for a call after its `Finished`, and no deadlock."""
     contexts = []
 
     async def work(_: dict[str, object], context: Context) -> None:
@@ -436,7 +437,7 @@ async def test_updates_after_the_call_has_ended_are_not_delivered() -> None:
 
 
 async def test_records_are_kept_while_the_tool_still_runs() -> None:
-    """REC-1, agenttool 75: the record is there when `record` returns, exactly as given."""
+    """REC-1, AT-75: the record is there when `record` returns, exactly as given."""
     recorder = MemoryRecorder()
 
     async def work(arguments: dict[str, object], context: Context) -> bool:
@@ -472,7 +473,7 @@ async def test_a_thread_records_with_the_blocking_twin_and_each_checks_its_side(
 
 
 async def test_a_recorders_error_reaches_the_tool() -> None:
-    """REC-2: what the recorder raises, `record` raises."""
+    """REC-2, AT-85: what the recorder raises, `record` raises."""
 
     async def recorder(_: Context, __: object) -> None:
         raise OSError("disk full")
@@ -488,7 +489,7 @@ async def test_a_recorders_error_reaches_the_tool() -> None:
 
 
 async def test_without_a_recorder_a_record_does_nothing() -> None:
-    """REC-1: a tool need not know whether records are kept."""
+    """REC-1, AT-85, AT-86: a tool need not know whether records are kept."""
 
     async def work(_: dict[str, object], context: Context) -> bool:
         await context.record("test:nothing", 1)
@@ -500,7 +501,7 @@ async def test_without_a_recorder_a_record_does_nothing() -> None:
 
 
 async def test_details_that_are_a_record_are_recorded_when_the_call_ends() -> None:
-    """REC-1: of a result and of a failure."""
+    """REC-1, AT-75: of a result and of a failure."""
     recorder = MemoryRecorder()
 
     async def good(_: dict[str, object], __: Context) -> Result:
@@ -517,7 +518,7 @@ async def test_details_that_are_a_record_are_recorded_when_the_call_ends() -> No
 
 
 async def test_leaving_the_block_stops_what_runs_and_reports_every_call() -> None:
-    """EXE-6, agenttool 72: cancelled and awaited; `outcomes` has them all."""
+    """EXE-6, AT-72: cancelled and awaited; `outcomes` has them all."""
     cleaned: list[int] = []
 
     async def slow(arguments: dict[str, object], _: Context) -> None:
@@ -549,7 +550,7 @@ async def test_leaving_the_block_stops_what_runs_and_reports_every_call() -> Non
 
 
 async def test_an_error_in_the_block_stays_itself_and_stops_the_calls() -> None:
-    """EXE-6: the consumer's own exception is raised, not wrapped, after the calls ended."""
+    """EXE-6, AT-72: the consumer's own exception is raised, not wrapped, after the calls ended."""
     cleaned = []
 
     async def slow(_: dict[str, object], __: Context) -> None:
@@ -860,7 +861,7 @@ async def test_a_batch_inside_a_tool_does_not_wait_for_its_parents_slot() -> Non
 
 
 async def test_the_current_context_is_the_call_that_runs() -> None:
-    """API: `Context.current()` names the running call, in loop and thread; nothing outside."""
+    """AT-75, API: `Context.current()` is the running call, in loop and thread; nothing outside."""
 
     async def in_loop(_: dict[str, object], context: Context) -> bool:
         return Context.current() is context
@@ -928,7 +929,7 @@ def test_run_sync_runs_where_no_loop_runs(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_plan_says_who_waits_for_whom_and_runs_nothing() -> None:
-    """EXE-3, agenttool 80: computed from validated arguments; what is refused takes no part."""
+    """EXE-3, AT-80: computed from validated arguments; what is refused takes no part."""
     ran: list[str] = []
     shell = raw("shell", lambda _, __: ran.append("shell"), uses="shell")
     read = raw("read", lambda _, __: ran.append("read"), uses=lambda a: Shared(str(a["path"])))
@@ -985,7 +986,7 @@ async def test_started_says_how_long_a_call_waited_and_for_which() -> None:
 
 @pytest.mark.parametrize("plain", [True, False])
 async def test_progress_goes_to_the_executors_own_listener(plain: bool) -> None:
-    """EXE-8, EXE-12: in order, the last before the end, from `run` as from `batch`."""
+    """EXE-8, EXE-12, AT-69: in order, the last before the end, from `run` as from `batch`."""
     heard: list[tuple[str, float | None]] = []
 
     def listens(context: Context, progress: Progress) -> None:

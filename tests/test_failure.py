@@ -81,7 +81,7 @@ def test_the_cause_is_for_operators_only() -> None:
 
 @pytest.mark.parametrize("make", [Failure, Failure.rejected])
 def test_details_and_terminate_reach_the_host(make: Callable[..., Failure]) -> None:
-    """FAIL-1, agenttool 81: beside the error, for both kinds."""
+    """FAIL-1, AT-81: beside the error, for both kinds."""
     details = object()
     failure = make("No.", cause=OSError(), details=details, terminate=True)
 

@@ -245,7 +245,7 @@ def test_a_context_that_may_be_missing_is_hidden_too() -> None:
 
 
 def test_progress_and_records_on_a_bare_context_do_nothing() -> None:
-    """Agenttool 45, 85, 86: no executor, no harm."""
+    """Agenttool 45, AT-85, AT-86: no executor, no harm."""
 
     @tool
     async def work(context: Context) -> bool:
@@ -263,7 +263,7 @@ def test_progress_and_records_on_a_bare_context_do_nothing() -> None:
     ("namespace", "data"), [("", 1), ("shell", 1), ("shell:process", object())]
 )
 def test_a_record_that_cannot_be_reaches_no_recorder(namespace: str, data: object) -> None:
-    """REC-1, agenttool 84, 85: the tool is told, and nothing was kept."""
+    """REC-1, AT-84, AT-85: the tool is told, and nothing was kept."""
     recorder = MemoryRecorder()
 
     @tool

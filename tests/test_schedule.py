@@ -70,7 +70,7 @@ def test_a_call_is_ready_once_and_only_when_all_it_waits_for_have_ended(
 def test_a_sequential_batch_is_one_chain_in_the_models_order(
     batch: list[tuple[Use, ...] | None],
 ) -> None:
-    """EXE-3, agenttool 68 and 78: each call waits for the one before it."""
+    """EXE-3, AT-68, AT-78: each call waits for the one before it."""
     schedule = Schedule(batch, sequential=True)
     order: list[int] = []
     ready = schedule.ready()
@@ -83,7 +83,7 @@ def test_a_sequential_batch_is_one_chain_in_the_models_order(
 
 
 def test_groups_as_written_in_the_seed() -> None:
-    """agenttool 78: none alone; shell, plain, shell; shell, restart, other."""
+    """AT-78: none alone; shell, plain, shell; shell, restart, other."""
     assert Schedule([(), (), ()]).after == ((), (), ())
     assert Schedule([("shell",), (), ("shell",)]).after == ((), (), (0,))
     assert Schedule([("shell",), ("shell",), ("other",)]).after == ((), (0,), ())

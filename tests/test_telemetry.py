@@ -595,6 +595,68 @@ async def test_a_thread_that_was_given_up_does_not_hold_its_span_open() -> None:
     assert seen.counts == {("stuck", "unknown", "unknown:still_running"): 1}
 
 
+@pytest.mark.parametrize("ends", ["stopped", "raising", "in its thread", "late"])
+async def test_a_run_that_its_time_limit_ended_says_so_as_the_call_does(ends: str) -> None:
+    """EXE-7, FAIL-6: span, duration and counter say `timed_out`; one that ended late did end."""
+    seen = Seen()
+    go_on = threading.Event()
+
+    async def waits(arguments: dict[str, object], context: Context) -> str:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            if ends == "stopped":
+                raise
+            if ends == "raising":
+                raise ValueError(MARKER) from None
+        return "late"
+
+    def waits_in_thread(arguments: dict[str, object], context: Context) -> str:
+        go_on.wait()
+        return "too late for anybody"
+
+    function = waits_in_thread if ends == "in its thread" else waits
+    registry = Registry([raw("slow", function, timeout=0.02), echo()], grace=0.02)
+    try:
+        outcomes = await seen.executor(Executor(registry)).run(
+            [*calls("slow", 1), ToolCall.of("echo")]
+        )
+    finally:
+        go_on.set()
+
+    span = seen.one("execute_tool slow")
+    kind = None if ends == "late" else "unknown:timed_out"
+    assert [getattr(outcome, "reason", None) for outcome in outcomes] == ["timed_out", None]
+    assert (_labels(span.attributes)["ferrule.outcome"], problem(span)) == (
+        ("completed", None) if ends == "late" else ("unknown", kind)
+    )
+    labels = [_labels(point.attributes) for point in seen.durations]
+    assert {each["gen_ai.tool.name"]: each.get("error.type") for each in labels} == {
+        "slow": kind,
+        "echo": None,
+    }
+    assert seen.counts == {
+        ("slow", "unknown", "unknown:timed_out"): 1,
+        ("echo", "completed", None): 1,
+    }
+    assert MARKER not in seen.exported
+
+
+async def test_a_batch_of_a_caller_who_was_cancelled_before_is_counted() -> None:
+    """EXE-5, FAIL-6: no tool ran, so there is no span of one; each call is `cancelled`."""
+    seen = Seen()
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await seen.executor(Executor([echo()])).run(calls("echo", 3))
+
+    assert scope.cancelled_caught
+    assert [span.name for span in seen.spans] == ["ferrule.batch"]
+    assert str(problem(seen.one("ferrule.batch"))).endswith(("CancelledError", "Cancelled"))
+    assert _labels(seen.one("ferrule.batch").attributes)["ferrule.batch.cancelled"] == 3
+    assert seen.counts == {("echo", "cancelled", "cancelled"): 3}
+
+
 async def test_a_run_that_is_cancelled_from_outside_is_counted_all_the_same() -> None:
     """EXE-5: every call has its outcome; the batch names what ended it by type alone."""
     seen = Seen()

@@ -126,6 +126,29 @@ async def test_a_call_is_reported_at_its_limit_and_its_siblings_run_on(
 
 
 @pytest.mark.anyio
+async def test_a_call_that_is_told_to_stop_can_ask_whether_its_time_is_up() -> None:
+    """EXE-7, CLO-2: it is at its limit, and not when the block is left."""
+    told: dict[str, tuple[bool, bool]] = {}
+    running = anyio.Event()
+
+    async def waits(_: dict[str, object], context: Context) -> None:
+        assert not context.timed_out
+        running.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            told[context.tool] = (context.cancelled, context.timed_out)
+
+    executor = Executor([raw("late", waits, timeout=SOON), raw("left", waits, timeout=60)])
+    await executor.run([ToolCall.of("late")])
+    running = anyio.Event()
+    async with executor.batch([ToolCall.of("left")]):
+        await running.wait()
+
+    assert told == {"late": (True, True), "left": (True, False)}
+
+
+@pytest.mark.anyio
 async def test_it_is_reported_before_it_has_ended_and_once() -> None:
     """EXE-7: never late; what it works on is taken until it has ended."""
     told, go = anyio.Event(), anyio.Event()

@@ -493,7 +493,7 @@ async def test_a_mapped_registry_opens_wraps_and_closes_its_sources() -> None:
 
 @pytest.mark.anyio
 async def test_a_wrapper_of_a_sequential_tool_orders_its_batch() -> None:
-    """agenttool 62; AUT-5, EXE-3: what it uses is kept beside that it is sequential."""
+    """agenttool 62, AT-78; AUT-5, EXE-3: what it uses is kept beside that it is sequential."""
     order: list[str] = []
 
     async def work(arguments: dict[str, object], _: Context) -> None:

@@ -17,7 +17,18 @@ assert outcomes[0].text == "5"
 from ferrule._batch import Batch, Plan
 from ferrule._binding import Binding, Leg, Permit, bind
 from ferrule._calls import ToolCall
-from ferrule._content import Audio, Content, File, Image, Link, RawJSON, Record, Result, Text
+from ferrule._content import (
+    Audio,
+    Content,
+    File,
+    Image,
+    Link,
+    RawJSON,
+    Record,
+    Result,
+    Text,
+    record_of,
+)
 from ferrule._context import Asker, Context, OnProgress, Progress, Recorder
 from ferrule._contract import Contract, Invocation, Repair
 from ferrule._cut import cut_json, cut_text
@@ -167,6 +178,7 @@ __all__ = (
     "digest",
     "outcome_of",
     "read_json",
+    "record_of",
     "tool",
     "unwrap",
 )

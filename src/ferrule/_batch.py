@@ -5,9 +5,11 @@ Theory
 ======
 
 *Workers, not a task a call.* A task costs more than all checks of a small call together. So a few
-workers, at most `max_parallel`, take calls from a queue of ready ones. A worker hires the next
-one only while calls wait; one that finds the queue empty goes home. The caller's task is never a
-worker: its cancellation would become a call's.
+workers, at most `max_parallel`, take calls from a queue of ready ones. A worker begins its call by
+hand, and hires the next worker when that call waits for the first time: while it does not, nobody
+else would have had a turn, and a batch whose calls never wait is run by one. A worker that finds
+the queue empty goes home. The caller's task is never a worker: its cancellation would become a
+call's.
 
 *Permission before dispatch.* Who has to be asked about a call is asked by askers, which are no
 workers: at most `max_parallel` of them, from the beginning of the batch, beside whatever runs. A
@@ -111,7 +113,7 @@ class Batch:
         self._ready: deque[Job] = deque()
         self._to_ask: deque[Job] = deque()
         self._askers = 0
-        self._asking: set[anyio.CancelScope] = set()
+        self._asking: dict[anyio.CancelScope, Job] = {}
         self._left: dict[Thread[object], Job] = {}
         self._freed: list[Thread[object]] = []
         self._behind: list[Job] = []
@@ -131,7 +133,8 @@ class Batch:
         self._watching: anyio.CancelScope | None = None
         self._limiter: anyio.CapacityLimiter | None = None
         self._bindings: set[Binding] = set()
-        self._schedule: Schedule | None = None  # None as well if nobody waits for another.
+        self._schedule: Schedule | None = None
+        self._is_ordered = False
         self._entered = False
 
     # ---- what a caller sees --------------------------------------------------------------------
@@ -153,8 +156,12 @@ class Batch:
         if self._entered:
             raise FerruleError("a batch is entered once; make another with `executor.batch(calls)`")
         self._entered = True
-        schedule = await self._submit()
-        self._schedule = schedule if any(schedule.after) else None
+        try:
+            self._schedule = schedule = await self._submit()
+        finally:
+            if self._schedule is None:
+                self._give_up()
+        self._is_ordered = any(schedule.after)
         self._to_ask.extend(self._asked_about())
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
@@ -179,8 +186,7 @@ class Batch:
             # The block's own error is not given to the task group, which would wrap it.
             await self._tasks.__aexit__(None, None, None)
         finally:
-            for job in self._open_jobs():
-                self._settle(job, Cancelled("cancelled", tool=job.call.name))
+            self._give_up()
         if self._interrupt is not None:
             raise self._interrupt
 
@@ -235,12 +241,13 @@ class Batch:
 
     async def _admit_all(self) -> None:
         seen: set[str] = set()
-        registry, jobs = self._executor.registry, self._jobs
-        self._unsettled = len(self._calls)
+        self._jobs = [job_of(index, given) for index, given in enumerate(self._calls)]
+        self._unsettled = len(self._jobs)
+        # Workers are shielded: nothing below would see that the caller was cancelled before.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        registry = self._executor.registry
         breath = monotonic() + _BREATH
-        for given in self._calls:
-            job = job_of(len(jobs), given)
-            jobs.append(job)
+        for job in self._jobs:
             refused = job.admit(registry, seen)
             if refused is not None:
                 self._settle(job, refused)
@@ -288,8 +295,8 @@ class Batch:
             job.its_turn = True
             if behind is not None:
                 job.behind = behind
-            if job.outcome is not None:
-                turns.extend(self._finished(job))
+            if job.outcome is not None and self._schedule is not None:
+                turns.extend(self._schedule.finish(job.index))
             elif job.permitted and free:
                 self._ready.append(job)
             elif job.permitted:
@@ -311,17 +318,17 @@ class Batch:
 
     async def _ask(self) -> None:
         with anyio.CancelScope(shield=True) as scope:
-            self._asking.add(scope)
             breath = monotonic() + _BREATH
             while self._to_ask and not self._stopping:
-                job = self._to_ask.popleft()
+                self._asking[scope] = job = self._to_ask.popleft()
                 self._call_asker()
                 await self._ask_for(job)
                 if monotonic() > breath:
                     await anyio.lowlevel.cancel_shielded_checkpoint()
                     breath = monotonic() + _BREATH
-            self._asking.discard(scope)
+            self._asking.pop(scope, None)
         self._askers -= 1
+        self._end_watch()
 
     async def _ask_for(self, job: Job) -> None:
         """Ask whether one call may run; holds no slot and nobody back but what waits for it."""
@@ -398,8 +405,7 @@ class Batch:
                 self._crew.discard(worker)
                 self._workers -= 1
                 self._hire()  # One that was told to stop leaves calls behind.
-                if self._watching is not None and not self._crew:
-                    self._watching.cancel()
+                self._end_watch()
 
     def _thread_limiter(self) -> "anyio.CapacityLimiter":
         """Return what bounds the threads of this batch; made for the first that needs one."""
@@ -450,7 +456,7 @@ class Batch:
             job.timer.cancel()
         if worker.threads.abandoned is not None:
             self._leave(job, worker)
-        elif self._schedule is not None:
+        elif self._is_ordered:
             self._release(job)
         if self._interrupt is not None:
             self._stop()
@@ -520,19 +526,20 @@ class Batch:
 
     def _release(self, job: Job) -> None:
         """Let the calls have their turn that waited for this one, if it had its own."""
-        if job.its_turn and not self._stopping:
-            following = self._finished(job)
+        if job.its_turn and self._schedule is not None and not self._stopping:
+            following = self._schedule.finish(job.index)
             if following:
                 self._line_up(following, job.index)
-
-    def _finished(self, job: Job) -> list[int]:
-        """Say that a call which had its turn is over; return those whose turn it is now."""
-        return [] if self._schedule is None else self._schedule.finish(job.index)
 
     def _end(self, job: Job, outcome: Outcome) -> None:
         """Give an outcome to a call whose tool does not run."""
         self._settle(job, outcome)
         self._release(job)
+
+    def _give_up(self) -> None:
+        """Give an outcome to every call that has none, when the batch is over."""
+        for job in self._open_jobs():
+            self._settle(job, Cancelled("cancelled", tool=job.call.name))
 
     def _log_late(self, job: Job, ended: object) -> None:
         """Log how a call ended that had been reported before; nobody else hears of it."""
@@ -572,14 +579,16 @@ class Batch:
             scope.cancel()
         if self._patience is not None:
             self._patience.cancel()
-        if self._crew:
+        if self._crew or self._asking:
             self._tasks.start_soon(self._watch, grace)
 
     async def _watch(self, grace: float) -> None:
         """After `grace`, report the calls that have not ended, and name those waited for."""
         with anyio.CancelScope(shield=True) as self._watching:
-            if self._crew:
+            if self._crew or self._asking:
                 await anyio.sleep(grace)
+        for asked in self._asking.values():
+            self._log_endless(asked, who="a policy of ")
         for worker in self._crew:
             job = worker.job
             if job is None or job.outcome is not None:
@@ -588,9 +597,15 @@ class Batch:
                 self._log_endless(job)
             self._settle(job, self._outcome(job, StillRunning()))
 
-    def _log_endless(self, job: Job) -> None:
+    def _end_watch(self) -> None:
+        """Watch no longer once nobody is waited for."""
+        if self._watching is not None and not self._crew and not self._asking:
+            self._watching.cancel()
+
+    def _log_endless(self, job: Job, *, who: str = "") -> None:
         logger.error(
-            'tool "%s", call "%s" does not end after it was cancelled; waiting for it',
+            '%stool "%s", call "%s" does not end after it was cancelled; waiting for it',
+            who,
             job.call.name,
             shown(job.call.id),
         )
@@ -607,7 +622,7 @@ class Batch:
             if worker.job is not job or job.outcome is not None:
                 return
             if job.context is not None:
-                job.context.stop()
+                job.context.stop(timed_out=True)
             self._settle(job, self._outcome(job, TimedOut(seconds)))
             worker.stop(grace)
             await anyio.sleep(grace)
@@ -675,14 +690,14 @@ class Batch:
 
     def _held_up(self) -> list[Job]:
         """Return the calls that cannot run before a thread ends."""
-        if self._stopping:
+        if self._stopping or self._schedule is None:
             return []
         blocked = {job.index for job in self._behind}
         if not self._workers and self._free_slots() <= 0:
             blocked.update(job.index for job in self._ready)
-        if self._schedule is not None:
-            left = (job.index for job in self._left.values())
-            blocked |= self._schedule.waiting_for([*blocked, *left])
+        blocked |= self._schedule.waiting_for(
+            [*blocked, *(job.index for job in self._left.values())]
+        )
         jobs = (self._jobs[index] for index in sorted(blocked))
         return [job for job in jobs if job.outcome is None]
 

@@ -165,6 +165,7 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     given: Mapping[str, object] = _NOTHING
     passed: tuple[object, ...] = ()
     _cancelled: bool = False
+    _timed_out: bool = False
     _ended: bool = False
     _last: float | None = None
     _on_stop: Callable[[], object] | None = None
@@ -253,6 +254,11 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
     def cancelled(self) -> bool:
         """Whether the call was told to stop: what a tool in a thread asks now and then."""
         return self._cancelled
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it was told to stop as its time is up; a process of a tool's own never hears."""
+        return self._timed_out
 
     @property
     def has_recorder(self) -> bool:
@@ -389,8 +395,9 @@ class Context(msgspec.Struct, Hidden, eq=False, weakref=True):
         """
         return _bridge("ask")(self._asked, message, answer, url)
 
-    def stop(self) -> None:
+    def stop(self, *, timed_out: bool = False) -> None:
         """Tell the call to stop: `cancelled` is true from now on."""
+        self._timed_out = self._timed_out or timed_out
         self._cancelled = True
         if self._on_stop is not None:
             self._on_stop()

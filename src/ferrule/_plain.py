@@ -16,6 +16,9 @@ from ferrule.errors import InvalidResult
 
 _DEPTH = 500
 
+_LARGE = 16 * 1024**2
+"""Bytes of JSON from which on the thirteenfold memory that orjson reads with is too much."""
+
 
 @runtime_checkable
 class _PydanticModel(Protocol):
@@ -55,6 +58,8 @@ def _convert(value: object) -> object:
     built = msgspec.to_builtins(whole, str_keys=True, order="deterministic", enc_hook=_known)
     # The standard library's writer is the one that refuses NaN and keeps every integer's digits.
     text = json.dumps(built, allow_nan=False, ensure_ascii=False).encode()
+    if len(text) > _LARGE:
+        return json.loads(text)
     try:
         back: object = orjson.loads(text)
     except orjson.JSONDecodeError:

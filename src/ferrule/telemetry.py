@@ -241,7 +241,7 @@ class _Run:
     def _outcome(self, ended: object) -> Outcome:
         """Return what the run alone establishes; the executor writes the operator's entry."""
         traits = self._context.traits or self._tool.traits
-        return outcome_of(
+        outcome = outcome_of(
             ended,
             tool=self._context.tool,
             replay="unknown" if callable(traits.replay) else traits.replay,
@@ -249,6 +249,16 @@ class _Run:
             stopped=self._context.cancelled,
             log=False,
         )
+        return self._at_the_limit(outcome) if self._context.timed_out else outcome
+
+    @staticmethod
+    def _at_the_limit(outcome: Outcome) -> Outcome:
+        """Return what a run is that its time limit ended; one that ended late is as it ended."""
+        match outcome:
+            case Unknown(reason="cancelled" | "still_running"):
+                return Unknown("timed_out", tool=outcome.tool)
+            case _:
+                return outcome
 
 
 # ---- a batch of calls ----------------------------------------------------------------------------
@@ -307,6 +317,7 @@ class _TracedBatch(Batch):
         self._tools = executor.registry
         self._signals = signals
         self._span: trace.Span = trace.INVALID_SPAN
+        self._counted = False
 
     async def __aenter__(self) -> Self:
         span = self._signals.tracer.start_span(
@@ -314,6 +325,7 @@ class _TracedBatch(Batch):
         )
         with ExitStack() as undo:
             undo.push(functools.partial(_end, span, None))
+            undo.callback(self._count, span)
             with _inside(span):
                 await super().__aenter__()
             undo.pop_all()
@@ -328,13 +340,16 @@ class _TracedBatch(Batch):
     ) -> None:
         with ExitStack() as left:
             left.push(functools.partial(_end, self._span, kind))
-            left.callback(self._count)
+            left.callback(self._count, self._span)
             await super().__aexit__(kind, error, traceback)
 
-    def _count(self) -> None:
-        """Count how each call ended."""
+    def _count(self, span: trace.Span) -> None:
+        """Count how each call ended, once, also of a batch that could not be entered."""
+        if self._counted or len(self.outcomes) < len(self._given):
+            return
+        self._counted = True
         ended = Counter[str]()
-        within = trace.set_span_in_context(self._span)
+        within = trace.set_span_in_context(span)
         for given, outcome in zip(self._given, self.outcomes, strict=True):
             name = given.call.name if isinstance(given, Leg) else given.name
             ended[_name_of(outcome)] += 1
@@ -342,7 +357,7 @@ class _TracedBatch(Batch):
             if name in self._tools:  # What else a model writes there has no bound.
                 labels["gen_ai.tool.name"] = name
             self._signals.outcomes.add(1, labels, within)
-        self._span.set_attributes({f"ferrule.batch.{name}": count for name, count in ended.items()})
+        span.set_attributes({f"ferrule.batch.{name}": count for name, count in ended.items()})
 
 
 @contextmanager
