@@ -3,7 +3,7 @@
 import contextvars
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, cast
 
 import anyio
 import anyio.lowlevel
@@ -50,9 +50,6 @@ class Begun:
 
     def __await__(self) -> Generator[Any, Any, None]:
         return cast("Generator[Any, Any, None]", self)
-
-    def __iter__(self) -> Self:
-        return self
 
     def __next__(self) -> object:
         """Give the loop what the coroutine waits for, first of all what it came up with."""

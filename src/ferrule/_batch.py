@@ -454,8 +454,10 @@ class Batch:
             self._ended(job, ended)
         if job.timer is not None:
             job.timer.cancel()
-        if worker.threads.abandoned is not None:
-            self._leave(job, worker)
+        thread = worker.threads.abandoned
+        if thread is not None:
+            worker.threads.abandoned = None
+            self._leave(job, thread)
         elif self._is_ordered:
             self._release(job)
         if self._interrupt is not None:
@@ -630,11 +632,8 @@ class Batch:
             if worker.job is job and threads.scope is None and threads.abandoned is None:
                 self._log_endless(job)
 
-    def _leave(self, job: Job, worker: Worker) -> None:
-        """Leave a worker's thread behind: its slot and what it works on are free when it ends."""
-        thread, worker.threads.abandoned = worker.threads.abandoned, None
-        if thread is None:
-            return
+    def _leave(self, job: Job, thread: Thread[object]) -> None:
+        """Leave a thread behind: its slot and what it works on are free when it ends."""
         self._executor.stuck.leave(thread, job.uses or ())
         self._left[thread] = job
         self._hear_of(thread)
