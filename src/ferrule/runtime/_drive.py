@@ -361,7 +361,7 @@ class Drive:
         if row.leg == 1:
             return Leg(row.call, idempotency_key=row.idempotency_key)
         try:
-            return await self._host.read(functools.partial(leg_of, row=row))
+            return await self._host.insist(functools.partial(leg_of, row=row))
         except InvalidValue as broken:
             return broken
 

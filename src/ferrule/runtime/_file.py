@@ -182,11 +182,20 @@ def damaged(path: Path) -> JournalError:
     )
 
 
+def is_locked(error: sqlite3.Error) -> bool:
+    """Say whether somebody else holds a lock, so that nobody may write just now."""
+    return _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _primary(error: sqlite3.Error) -> int | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else None
+
+
 def fault(error: sqlite3.Error, path: Path) -> JournalError:
     """Return what to say of an error of SQLite: what happened, and what would mend it."""
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = code & 0xFF if isinstance(code, int) else None
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    primary = _primary(error)
+    if is_locked(error):
         return JournalError(
             f"{path.name} is locked by another process; nothing was written. Try again",
             passing=True,
