@@ -272,6 +272,7 @@ class SqliteRuntime:
         if idle:
             for batch_id in idle & set(await self._host.read(_open_batches)):
                 await self.take(batch_id)
+        self._host.tell()  # Who waits for another process's batch looks whether that is lost.
 
     def drive_of(self, batch_id: str) -> Drive | None:
         """Return what drives a batch here, if it is driven here."""
