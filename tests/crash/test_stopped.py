@@ -22,7 +22,7 @@ import pytest
 
 from crash import gated, journal
 from crash.log import lines
-from crash.world import World
+from crash.world import World, turn
 from ferrule import Completed, Unknown
 from ferrule.runtime import SqliteRuntime, _owners
 from ferrule.runtime._store import Store
@@ -172,6 +172,31 @@ async def test_who_wakes_after_its_lease_writes_nothing_but_evidence(
     assert [line.call for line in lines(tmp_path / "log") if line.what == "fenced"] == [
         "turn.2.held_record"
     ]
+
+
+@pytest.mark.anyio
+async def test_who_waits_for_the_calls_of_another_takes_them_over_when_that_is_killed(
+    tmp_path: Path, anyio_backend: str
+) -> None:
+    """DUR-2: who submits the same turn and waits, waits for its end, whoever brings it there."""
+    async with child("drive", tmp_path, loop=anyio_backend) as first:
+        assert await first.hears() == "submitted"
+        await until(lambda: len(begun(tmp_path)) == 3)
+        world = World(tmp_path)
+        async with SqliteRuntime(gated.tools(world), world.path, lease=LEASE) as runtime:
+            batch = await runtime.submit(turn("turn", gated.CALLS), batch_id="turn")
+            assert await runtime.recover() == []
+            [wait] = await runtime.inbox.waits()
+            await runtime.inbox.answer(wait.id, True, by="ann")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_killed_later, first, tmp_path)
+                outcomes = await batch.settled()
+    assert [type(outcome) for outcome in outcomes] == [Completed, Unknown, Unknown, Completed]
+
+
+async def _killed_later(first: Child, home: Path) -> None:
+    await until(lambda: "turn.3.refund+" in begun(home))
+    first.process.kill()
 
 
 Outage = Callable[[Child, Child, Path], Awaitable[float]]
