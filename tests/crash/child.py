@@ -12,6 +12,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from crash import sharing
 from crash.gated import CALLS, tools
 from crash.world import World, turn
 from ferrule.runtime import SqliteRuntime
@@ -71,7 +72,26 @@ async def watch(home: Path, lease: float, words: Words) -> None:
             await anyio.sleep(0.01)
 
 
-HOW: dict[str, Callable[[Path, float, Words], Awaitable[None]]] = {"drive": drive, "watch": watch}
+async def share(home: Path, lease: float, words: Words) -> None:
+    """Run a share of the calls on a few states: each turn's name on a line, then “go”."""
+    async with SqliteRuntime(sharing.tools(home), home / "calls.db", lease=lease) as runtime:
+        say("ready")
+        await words.event("go").wait()
+        batches = [
+            await runtime.submit(sharing.calls(name), batch_id=name)
+            for name in sharing.TURNS
+            if words.event(name).is_set()
+        ]
+        for batch in batches:
+            outcomes = await batch.settled()
+            say(f"{batch.id} {sum(not outcome.is_error for outcome in outcomes)}")
+
+
+HOW: dict[str, Callable[[Path, float, Words], Awaitable[None]]] = {
+    "drive": drive,
+    "watch": watch,
+    "share": share,
+}
 
 
 async def live(how: str, home: Path, lease: float) -> None:
