@@ -8,6 +8,7 @@ from crash.journal import Call, Journal, Step, Wait
 from crash.log import Line
 
 DONE = {"outcome": "completed"}
+LOST = {"outcome": "unknown", "reason": "owner_lost"}
 
 
 def line(what: str, call: str = "a", leg: int = 1, **facts: object) -> Line:
@@ -103,6 +104,17 @@ BREACHES: dict[str, tuple[str, Journal, tuple[Line, ...]]] = {
         KEPT,
         (line("effect", replay="until_effect"), line("effect", replay="until_effect")),
     ),
+    "a safe call was given up": (
+        "runs_again",
+        changed(calls=(call(state="unknown", outcome=LOST),)),
+        (line("begin", replay="safe"),),
+    ),
+    "a call was given up before its effect": (
+        "runs_again",
+        changed(calls=(call(state="unknown", outcome=LOST),)),
+        (line("begin", replay="until_effect"),),
+    ),
+    "an answer was forgotten": ("answers_once", KEPT, (line("restarted", leg=2),)),
     "a replay had another key": ("one_key", KEPT, (line("begin"), line("begin", key="other"))),
     "two calls share a key": ("one_key", changed(calls=(call(), call("b", key="key-a"))), ()),
     "completed without an end": ("done_is_done", KEPT, (line("begin"),)),

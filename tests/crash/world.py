@@ -10,6 +10,7 @@ anywhere, and the next one says the same again.
 import functools
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, cast
 
@@ -41,6 +42,7 @@ from ferrule import (
     Use,
     tool,
 )
+from ferrule.errors import WaitClosed
 from ferrule.ports import Moved
 from ferrule.runtime import SqliteBatch, SqliteRuntime
 
@@ -219,6 +221,8 @@ def _asking_tools(world: World) -> list[Tool]:
 
     async def form(_: dict[str, object], context: Context) -> InputRequest:
         world.note("begin", context, form_traits)
+        if context.leg > 1:
+            world.note("restarted", context, form_traits)
         world.note("ask", context, form_traits)
         return InputRequest("Fill in the form?", schema={"type": "boolean"}, state={"page": 1})
 
@@ -370,6 +374,7 @@ async def live(world: World, turns: dict[str, tuple[str, ...]]) -> None:
                 batch = await runtime.submit(calls, batch_id=name, caller="crash")
                 world.say("submitted", name=name)
                 tasks.start_soon(_see_to, world, runtime, batch)
+                tasks.start_soon(_report, world, batch)
 
 
 async def _see_to(world: World, runtime: SqliteRuntime, batch: SqliteBatch) -> None:
@@ -381,9 +386,14 @@ async def _see_to(world: World, runtime: SqliteRuntime, batch: SqliteBatch) -> N
             if _is_to_stop(moved):
                 await runtime.cancel(batch.id, moved.call_id, by="crash")
                 world.say("cancelled", call=moved.call_id.partition("/")[2])
-        outcomes = await batch.settled()
+        await _report(world, batch)
         if not await _resolve(world, runtime, batch):
             break
+
+
+async def _report(world: World, batch: SqliteBatch) -> None:
+    """Say how the calls of a batch have ended, as soon as that is known."""
+    outcomes = await batch.settled()
     said = [type(outcome).__name__ for outcome in outcomes]
     world.say("settled", name=batch.id, calls=said)
 
@@ -402,6 +412,9 @@ async def _answer(world: World, runtime: SqliteRuntime, moved: Moved) -> None:
             world.answered.add(wait.call.id)
             receipt = await runtime.inbox.answer(wait.id, True, by="ann", answer_id=f"a-{wait.id}")
             world.say("answered", call=wait.call.id, name=wait.id, leg=wait.leg, by=receipt.by)
+            with suppress(WaitClosed):  # Who comes second is told, and changes nothing.
+                receipt = await runtime.inbox.answer(wait.id, True, by="eve")
+                world.say("answered", call=wait.call.id, name=wait.id, leg=wait.leg, by=receipt.by)
 
 
 async def _resolve(world: World, runtime: SqliteRuntime, batch: SqliteBatch) -> bool:
