@@ -217,29 +217,32 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def _asking_tools(world: World) -> list[Tool]:
-    form_traits = Traits()
-
-    async def form(_: dict[str, object], context: Context) -> InputRequest:
-        world.note("begin", context, form_traits)
-        if context.leg > 1:
-            world.note("restarted", context, form_traits)
-        world.note("ask", context, form_traits)
-        return InputRequest("Fill in the form?", schema={"type": "boolean"}, state={"page": 1})
-
-    async def filled(_: dict[str, object], context: Context, said: Continuation) -> object:
-        world.note("begin", context, form_traits)
-        assert said.state == {"page": 1}
-        world.note("effect", context, form_traits)
-        world.note("end", context, form_traits)
-        return said.answer
-
-    raw = functools.partial(RawTool, traits=form_traits, resume=filled)
     return [
-        raw(Definition("form"), form),
-        raw(Definition("slow_form"), form),
+        _form(world, "form", Traits(uses="shelf")),
+        _form(world, "slow_form", Traits()),
         named(world, "refund"),
         _order(world),
     ]
+
+
+def _form(world: World, name: str, traits: Traits) -> Tool:
+    """Return a raw tool that asks, and goes on with the answer."""
+
+    async def form(_: dict[str, object], context: Context) -> InputRequest:
+        world.note("begin", context, traits)
+        if context.leg > 1:
+            world.note("restarted", context, traits)
+        world.note("ask", context, traits)
+        return InputRequest("Fill in the form?", schema={"type": "boolean"}, state={"page": 1})
+
+    async def filled(_: dict[str, object], context: Context, said: Continuation) -> object:
+        world.note("begin", context, traits)
+        assert said.state == {"page": 1}
+        world.note("effect", context, traits)
+        world.note("end", context, traits)
+        return said.answer
+
+    return RawTool(Definition(name), form, traits=traits, resume=filled)
 
 
 def _order(world: World) -> Tool:
@@ -304,7 +307,7 @@ def _held_tools(world: World) -> list[Tool]:
     return [
         named(world, "held_safe", hold, replay="safe"),
         named(world, "held_once", hold, replay="unknown"),
-        named(world, "held_draft", hold, replay="until_effect"),
+        named(world, "held_draft", hold, replay="until_effect", uses="shelf"),
         named(world, "held_move", begin_and_hold, replay="until_effect"),
         named(world, "held_vault", hold, replay="keyed", uses="vault"),
         named(world, "vault", uses="vault", replay="keyed"),
@@ -339,9 +342,9 @@ CALM = (
 """A turn that goes to its end by itself; `+` is asked about, `!` is wrong, `=` has an id twice."""
 
 HELD = (
-    *("held_vault", "vault", "vault_cancelled", "vault", "held_safe", "held_once", "held_draft"),
-    *("held_move", "held_thread", "slow_policy", "slow_form", "refund+", "look", "breaks", "till"),
-    *("form", "fails", "denied"),
+    *("held_vault", "vault", "vault_cancelled", "vault", "held_safe", "held_once"),
+    *("form", "held_draft", "held_move", "held_thread", "slow_policy", "slow_form", "refund+"),
+    *("look", "breaks", "till", "fails", "denied"),
 )
 """A turn of which some calls are under way until their process is killed."""
 
