@@ -478,11 +478,11 @@ class Drive:
 
     async def _keep_end(self, running: Running, fence: int, outcome: Outcome) -> None:
         again = self._is_leaving and isinstance(outcome, Unknown) and outcome.reason == "cancelled"
-        work = functools.partial(self._end, running=running, fence=fence, outcome=outcome)
-        if again:
-            work = functools.partial(self._give_back, running=running, fence=fence, outcome=outcome)
-        ending = await self._host.insist(work)
-        running.is_kept = True
+        how = self._give_back if again else self._end
+        ending = await self._host.insist(
+            functools.partial(how, running=running, fence=fence, outcome=outcome)
+        )
+        running.is_kept = ending != "given back"
         if ending == "evidence":
             logger.warning(
                 'tool "%s", call "%s" ended here after it was taken for lost',
@@ -503,7 +503,7 @@ class Drive:
         if row.state == "dispatched" and row.fence == fence and runs_again(row) and not row.told:
             step(tx, row, "again", owner=None, lease=None)
             tx.run("DELETE FROM holds WHERE call = ?", row.id)
-            return "kept"
+            return "given back"
         return self._end(tx, running, fence, outcome)
 
     async def _leave(self, running: Running) -> None:
