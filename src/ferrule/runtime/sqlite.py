@@ -10,6 +10,7 @@ import functools
 import inspect
 import uuid
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -213,6 +214,7 @@ class SqliteRuntime:
         if made is None:
             return False
         self._drive(*made)
+        self._host.hear()  # Calls of a lost owner are looked for at once.
         return True
 
     def _drive(self, made: Claim, rows: list[Row], caller: object) -> None:
@@ -380,24 +382,41 @@ class SqliteBatch:
     @property
     def events(self) -> AsyncIterator[Moved]:
         """The batch's history from its beginning, then live, until every call is settled."""
-        return self._events()
+        return _Events(self._runtime, self._host, self._id)
 
-    async def _events(self) -> AsyncIterator[Moved]:
-        last = 0
-        while True:
+
+class _Events:
+    """The history of a batch, followed; no generator, so that who stops reading leaves nothing."""
+
+    def __init__(self, runtime: SqliteRuntime, host: Host, batch_id: str) -> None:
+        self._runtime = runtime
+        self._host = host
+        self._id = batch_id
+        self._lines: deque[Moved] = deque()
+        self._last = 0
+        self._is_open = True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Moved:
+        news: anyio.Event | None = None
+        while not self._lines:
+            if not self._is_open:
+                raise StopAsyncIteration
+            if news is not None:
+                await self._runtime.take(self._id)
+                await news.wait()
             news = self._host.news
-            lines, is_open = await self._host.read(functools.partial(self._since, last))
-            for line in lines:
-                last = line.seq
-                yield line
-            if not is_open:
-                return
-            await self._runtime.take(self._id)
-            await news.wait()
+            lines, self._is_open = await self._host.read(self._since)
+            self._lines.extend(lines)
+        line = self._lines.popleft()
+        self._last = line.seq
+        return line
 
-    def _since(self, last: int, tx: Transaction) -> tuple[list[Moved], bool]:
+    def _since(self, tx: Transaction) -> tuple[list[Moved], bool]:
         row = tx.row("SELECT open FROM batches WHERE id = ?", self._id)
-        return history(tx, batch=self._id, after=last), row is not None and bool(row["open"])
+        return history(tx, batch=self._id, after=self._last), row is not None and bool(row["open"])
 
 
 def _claimed(
