@@ -35,8 +35,9 @@ from ferrule import (
     Schedule,
     Suspended,
     Unknown,
+    outcome_of,
 )
-from ferrule.errors import Fenced, JournalError
+from ferrule.errors import Fenced, InvalidValue, JournalError
 from ferrule.runtime._batches import (
     Behind,
     Claim,
@@ -318,7 +319,11 @@ class Drive:
         row = running.row
         try:
             leg = await self._leg_of(row)
-            await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
+            if isinstance(leg, InvalidValue):
+                outcome = outcome_of(leg, tool=row.call.name, call_id=row.id, dispatched=False)
+                await self._keep(running, outcome)
+            else:
+                await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
         except Fenced as fenced:
             self.lose(fenced)
         finally:
@@ -346,10 +351,14 @@ class Drive:
                     await self._keep(running, outcome)
                 await self._leave(running)
 
-    async def _leg_of(self, row: Row) -> Leg:
+    async def _leg_of(self, row: Row) -> Leg | InvalidValue:
+        """Return the leg to run; or why what is kept makes none, as somebody changed it."""
         if row.leg == 1:
             return Leg(row.call, idempotency_key=row.idempotency_key)
-        return await self._host.read(functools.partial(leg_of, row=row))
+        try:
+            return await self._host.read(functools.partial(leg_of, row=row))
+        except InvalidValue as broken:
+            return broken
 
     def _pass_on(self, call_id: str) -> None:
         """Let those have their turn that waited for a call which needs its own no more."""
