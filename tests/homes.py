@@ -129,7 +129,7 @@ class SqliteHome:
 
 
 class Doors:
-    """Async tools stand before it until a test opens it; it notes who began, and how many at once."""
+    """Async tools stand before it until a test opens it; it notes who began, and how many."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
