@@ -470,6 +470,8 @@ class Drive:
                 running.is_kept = True
             if running.is_kept:
                 self._note(running.row.id, outcome)
+            if isinstance(outcome, Unknown):
+                self._host.tell()  # Its thread may go on for as long as it likes.
 
     def _note(self, call_id: str, outcome: Outcome) -> None:
         """Note how a call stands now."""

@@ -285,7 +285,7 @@ class SqliteRuntime:
                 cancel(tx, row, by)
 
         await self._host.write(work)
-        self._host.tell()
+        self._host.hear()
 
     # ---- what the executor asks ------------------------------------------------------------------
 
