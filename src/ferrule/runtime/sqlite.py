@@ -213,6 +213,7 @@ class SqliteRuntime:
         if made is None:
             return False
         self._drive(*made)
+        self._host.hear()  # Whoever drove it may have left calls behind that are at nobody's now.
         return True
 
     def _drive(self, made: Claim, rows: list[Row], caller: object) -> None:
