@@ -54,7 +54,7 @@ from ferrule.runtime._batches import (
 from ferrule.runtime._calls import Row, calls_where
 from ferrule.runtime._drive import Drive, Running
 from ferrule.runtime._history import find, history, outcomes
-from ferrule.runtime._host import Host
+from ferrule.runtime._host import Host, logger
 from ferrule.runtime._inbox import JournalInbox
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
@@ -329,6 +329,8 @@ class SqliteRuntime:
 
         tool = RawTool(Definition(f"reaper/{record.namespace.replace(':', '.')}"), reap)
         outcome = (await Executor([tool]).run([ToolCall.of(tool.definition.name)]))[0]
+        if isinstance(outcome, Failed):  # Any other error the executor logs; this one is for us.
+            logger.error("a %s was not ended: %s", record.namespace, outcome.failure)
         return isinstance(outcome, Completed)
 
 
