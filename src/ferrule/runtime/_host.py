@@ -64,7 +64,8 @@ class Host:
         self.claims: dict[str, Claim] = {}
         self.running: dict[str, int] = {}
         self.closing = False
-        self._is_served = True
+        self._is_served = False
+        self._loop: _Loop | None = None
         self._left: dict[str, tuple[int, Callable[[], bool]]] = {}
         self._work: queue.SimpleQueue[Work[object] | None] = queue.SimpleQueue()
 
@@ -76,12 +77,13 @@ class Host:
             JournalError: it cannot be opened.
         """
         self._loop = cast("_Loop", anyio.lowlevel.current_token().native_token)
-        self._news = anyio.Event()
+        self._news: anyio.Event | None = None
         self._changes = anyio.Event()
         self._store = await anyio.to_thread.run_sync(
             functools.partial(Store, self._path, create=True, patience=self._patience)
         )
         await anyio.to_thread.run_sync(self._store.write, self.owner.introduce)
+        self._is_served = True
         self._thread = threading.Thread(target=self._serve, name="ferrule-journal", daemon=True)
         self._thread.start()
 
@@ -124,6 +126,8 @@ class Host:
 
     def post(self, work: Work[T]) -> None:
         """Have a piece of work done; from any thread, without waiting for it."""
+        if self._loop is None:
+            raise JournalError(f"{self._path.name} is not open here; use `async with` the runtime")
         self._work.put(cast("Work[object]", work))
         if not self._is_served:
             self._refuse()
@@ -152,8 +156,9 @@ class Host:
 
     def tell(self) -> None:
         """Have everybody look again who waits for a change of any kind."""
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        news, self._news = self._news, None
+        if news is not None:
+            news.set()
 
     def hear(self) -> None:
         """Have the journal looked at: it was written from elsewhere, or a person spoke."""
@@ -163,6 +168,8 @@ class Host:
     @property
     def news(self) -> anyio.Event:
         """What is set at the next change; taken before one looks, awaited after."""
+        if self._news is None:
+            self._news = anyio.Event()
         return self._news
 
     async def changed(self) -> None:
@@ -265,7 +272,7 @@ class Host:
 
     def _call(self, callback: Callable[[], object]) -> None:
         """Have the loop call something soon, unless it has ended."""
-        loop = self._loop
+        loop = cast("_Loop", self._loop)
         with suppress(RuntimeError):
             if hasattr(loop, "call_soon_threadsafe"):
                 loop.call_soon_threadsafe(callback)

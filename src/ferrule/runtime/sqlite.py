@@ -10,6 +10,7 @@ import functools
 import inspect
 import uuid
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -53,12 +54,18 @@ from ferrule.runtime._batches import (
 )
 from ferrule.runtime._calls import Row, calls_where
 from ferrule.runtime._drive import Drive, Running
-from ferrule.runtime._history import find, history, outcomes
+from ferrule.runtime._history import asked_by, find, history, outcomes
 from ferrule.runtime._host import Host, logger
 from ferrule.runtime._inbox import JournalInbox
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import read
+
+__all__ = (
+    "Reaper",
+    "SqliteBatch",
+    "SqliteRuntime",
+)
 
 Reaper = Callable[[Record], Awaitable[None] | None]
 """Ends what a lost call left behind, of which it wrote a record: a process group, a container."""
@@ -178,7 +185,7 @@ class SqliteRuntime:
         """
         given = _checked(calls, batch_id)
         asker = caller_text(caller)
-        its_digest = digest_of(given, read(asker))
+        its_digest = digest_of(given, asker)
         if not await self._propose(given, batch_id, its_digest, asker):
             await self.take(batch_id)
         return SqliteBatch(self, self._host, batch_id)
@@ -202,7 +209,7 @@ class SqliteRuntime:
         )
         if made is None:
             return False
-        self._drive(*made, caller=read(caller))
+        self._drive(*made, {}, read(caller))
         return True
 
     async def take(self, batch_id: str) -> bool:
@@ -213,10 +220,12 @@ class SqliteRuntime:
         if made is None:
             return False
         self._drive(*made)
-        self._host.hear()  # Whoever drove it may have left calls behind that are at nobody's now.
+        self._host.hear()  # Its calls may have been at work when their owner was lost.
         return True
 
-    def _drive(self, made: Claim, rows: list[Row], caller: object) -> None:
+    def _drive(
+        self, made: Claim, rows: list[Row], asked: Mapping[str, Suspended], caller: object
+    ) -> None:
         self._host.claims[made.batch] = made
         drive = self._drives[made.batch] = Drive(
             self._host,
@@ -229,7 +238,7 @@ class SqliteRuntime:
             on_end=self._ended,
         )
         self._seen.add(made.batch)
-        drive.begin(rows)
+        drive.begin(rows, asked)
 
     def _ended(self, drive: Drive) -> None:
         if self._drives.get(drive.claim.batch) is drive:
@@ -383,35 +392,55 @@ class SqliteBatch:
     @property
     def events(self) -> AsyncIterator[Moved]:
         """The batch's history from its beginning, then live, until every call is settled."""
-        return self._events()
+        return _Events(self._runtime, self._host, self._id)
 
-    async def _events(self) -> AsyncIterator[Moved]:
-        last = 0
-        while True:
+
+class _Events:
+    """The history of a batch, followed; no generator, so that who stops reading leaves nothing."""
+
+    def __init__(self, runtime: SqliteRuntime, host: Host, batch_id: str) -> None:
+        self._runtime = runtime
+        self._host = host
+        self._id = batch_id
+        self._lines: deque[Moved] = deque()
+        self._last = 0
+        self._is_open = True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Moved:
+        news: anyio.Event | None = None
+        while not self._lines:
+            if not self._is_open:
+                raise StopAsyncIteration
+            if news is not None:
+                await self._runtime.take(self._id)
+                await news.wait()
             news = self._host.news
-            lines, is_open = await self._host.read(functools.partial(self._since, last))
-            for line in lines:
-                last = line.seq
-                yield line
-            if not is_open:
-                return
-            await self._runtime.take(self._id)
-            await news.wait()
+            lines, self._is_open = await self._host.read(self._since)
+            self._lines.extend(lines)
+        line = self._lines.popleft()
+        self._last = line.seq
+        return line
 
-    def _since(self, last: int, tx: Transaction) -> tuple[list[Moved], bool]:
+    def _since(self, tx: Transaction) -> tuple[list[Moved], bool]:
         row = tx.row("SELECT open FROM batches WHERE id = ?", self._id)
-        return history(tx, batch=self._id, after=last), row is not None and bool(row["open"])
+        return history(tx, batch=self._id, after=self._last), row is not None and bool(row["open"])
 
 
 def _claimed(
     batch_id: str, owner: Owner, tx: Transaction
-) -> tuple[Claim, list[Row], object] | None:
+) -> tuple[Claim, list[Row], dict[str, Suspended], object] | None:
     """Claim a batch; return it with its calls and who asked for them."""
     made = claim(tx, batch_id, owner)
     row = tx.row("SELECT caller FROM batches WHERE id = ?", batch_id)
     if made is None or row is None:
         return None
-    return made, calls_where(tx, "batch = ?", batch_id), read(row["caller"])
+    rows = calls_where(tx, "batch = ?", batch_id)
+    asking = ((one.id, asked_by(tx, one)) for one in rows if one.state == "suspended")
+    asked = {call_id: request for call_id, request in asking if request is not None}
+    return made, rows, asked, read(row["caller"])
 
 
 def _open_batches(tx: Transaction) -> dict[str, set[str]]:
