@@ -66,7 +66,7 @@ async def killed_in_the_middle(turn: "Turn", server: Served, when: When) -> None
         await turn.show(instead=f"the server {done}, and does not answer yet")
         process.kill()
         status = await process.wait()
-    print(f"\nProcess {process.pid} is killed here with SIGKILL (exit {status}).")
+    print(f"\nProcess {process.pid} is killed here with SIGKILL: it ended by signal {-status}.")
 
 
 async def run_again(turn: "Turn", server: Served) -> None:

@@ -121,7 +121,7 @@ def test_what_is_told_is_short_and_true(tmp_path: Path) -> None:
     for line in ledger(tmp_path):
         assert f"{line.requests:5}  {line.bookings:6}  {line.key}" in done.stdout
     assert "dispatched  the server has booked it" in done.stdout
-    assert "is killed here with SIGKILL (exit -9)" in done.stdout
+    assert "is killed here with SIGKILL: it ended by signal 9." in done.stdout
     said = {line.by: line.data for line in history if line.step == "answer"}
     assert {by: data["answer"] for by, data in said.items()} == {"ann": True, "bob": False}  # type: ignore[index]  # ours
     assert "(booked more than once: none)" in done.stdout
