@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import anyio
@@ -305,7 +305,8 @@ def test_the_server_ends_with_whoever_started_it(tmp_path: Path) -> None:
         port = int(starter.stdout.readline())
         with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             starter.kill()
-            assert connection.recv(1) == b""
+            with suppress(ConnectionResetError):  # Gone before it took the connection.
+                assert connection.recv(1) == b""
 
 
 def test_the_command_line_runs_the_turn_with_a_server_of_its_own(
