@@ -62,7 +62,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "helpers": (
-        ("_opening", "_printed", "_visible"),
+        ("_groups", "_opening", "_printed", "_visible"),
         ("_rules",),
         ("_commands",),
         ("__init__",),
