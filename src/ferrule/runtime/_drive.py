@@ -149,6 +149,7 @@ class Drive:
         self._due: deque[Row] = deque()
         self._first: dict[str, int] = {}
         self._turns: dict[int, anyio.Event] = {}
+        self._passing: set[int] = set()
         self._open: set[str] = set()
         self._asking: set[str] = set()
         self._recent: set[str] = set()
@@ -326,13 +327,17 @@ class Drive:
                 await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
         except Fenced as fenced:
             self.lose(fenced)
+        except KeyboardInterrupt as interrupt:  # Whoever entered the runtime is to have it.
+            self._host.interrupt = interrupt
+            self._host.closing = True
+            self._tasks.cancel_scope.cancel()
         finally:
             del self._running[row.id]
             del self._by_key[row.idempotency_key]
             self._host.running.pop(row.id, None)
             if running.has_slot:
                 self._slots.release()
-            if running.is_kept:
+            if running.is_kept or row.id not in self._open:
                 self._pass_on(row.id)
             self._start()
             self._end_if_settled()
@@ -361,11 +366,26 @@ class Drive:
             return broken
 
     def _pass_on(self, call_id: str) -> None:
-        """Let those have their turn that waited for a call which needs its own no more."""
-        position = self._first.pop(call_id, None)
-        if position is not None:
+        """
+        Let those have their turn that waited for a call which needs its own no more.
+
+        A call that ended before its turn came takes it all the same when it comes: who waits for
+        it waits through it for those before.
+        """
+        ended = [call_id]
+        while ended:
+            name = ended.pop()
+            position = self._first.get(name)
+            if position is None:
+                continue
+            if not self._turn_of(position).is_set():
+                self._passing.add(position)
+                continue
+            del self._first[name]
             for following in self._schedule.finish(position):
                 self._turn_of(following).set()
+                if following in self._passing:
+                    ended.append(self._names[following])
 
     # ---- when a leg may begin ------------------------------------------------------------------
 

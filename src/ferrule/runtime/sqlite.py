@@ -55,11 +55,17 @@ from ferrule.runtime._batches import (
 from ferrule.runtime._calls import Row, calls_where
 from ferrule.runtime._drive import Drive, Running
 from ferrule.runtime._history import asked_by, find, history, outcomes
-from ferrule.runtime._host import Host
+from ferrule.runtime._host import Host, logger
 from ferrule.runtime._inbox import JournalInbox
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import read
+
+__all__ = (
+    "Reaper",
+    "SqliteBatch",
+    "SqliteRuntime",
+)
 
 Reaper = Callable[[Record], Awaitable[None] | None]
 """Ends what a lost call left behind, of which it wrote a record: a process group, a container."""
@@ -145,6 +151,8 @@ class SqliteRuntime:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._leave()
+        if self._host.interrupt is not None:
+            raise self._host.interrupt
 
     async def _leave(self) -> None:
         """Let others have what is not settled, and close the journal."""
@@ -332,6 +340,8 @@ class SqliteRuntime:
 
         tool = RawTool(Definition(f"reaper/{record.namespace.replace(':', '.')}"), reap)
         outcome = (await Executor([tool]).run([ToolCall.of(tool.definition.name)]))[0]
+        if isinstance(outcome, Failed):  # Any other error the executor logs; this one is for us.
+            logger.error("a %s was not ended: %s", record.namespace, outcome.failure)
         return isinstance(outcome, Completed)
 
 
