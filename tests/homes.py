@@ -22,7 +22,7 @@ from ferrule.runtime._store import Work
 
 T = TypeVar("T")
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds after which whatever hangs becomes a failure; nothing waits for them otherwise."""
 
 Tools = Executor | Registry | Iterable[Tool | Source]
@@ -85,7 +85,7 @@ class SqliteHome:
         self, tools: Tools, *, reapers: dict[str, Reaper] | None = None
     ) -> AsyncGenerator[SqliteRuntime]:
         """Enter a runtime; one that crashed may say so when it is left."""
-        runtime = SqliteRuntime(tools, self.path, reapers=reapers or {}, lease=PATIENCE, poll=0.01)
+        runtime = SqliteRuntime(tools, self.path, reapers=reapers or {}, lease=10 * PATIENCE, poll=0.01)
         try:
             async with runtime:
                 yield runtime
