@@ -25,6 +25,9 @@ T = TypeVar("T")
 PATIENCE = 60.0
 """Seconds after which whatever hangs becomes a failure; nothing waits for them otherwise."""
 
+LEASE = 10 * PATIENCE
+"""Seconds of a lease: whoever waits for one to run out has waited too long."""
+
 Tools = Executor | Registry | Iterable[Tool | Source]
 
 
@@ -85,7 +88,7 @@ class SqliteHome:
         self, tools: Tools, *, reapers: dict[str, Reaper] | None = None
     ) -> AsyncGenerator[SqliteRuntime]:
         """Enter a runtime; one that crashed may say so when it is left."""
-        runtime = SqliteRuntime(tools, self.path, reapers=reapers or {}, lease=10 * PATIENCE, poll=0.01)
+        runtime = SqliteRuntime(tools, self.path, reapers=reapers or {}, lease=LEASE, poll=0.01)
         try:
             async with runtime:
                 yield runtime

@@ -10,7 +10,7 @@ calls. A crash is `home.crash`: the crash suite kills processes.
 import itertools
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import ClassVar, cast
@@ -297,7 +297,9 @@ class World:
 
 def _uses(arguments: dict[str, object]) -> list[Use]:
     kind, state = arguments["uses"], f"state of {arguments['batch']}"
-    return {"-": [], "w": [state], "s": [Shared(state)]}[str(kind)]
+    if kind == "-":
+        return []
+    return [state if kind == "w" else Shared(state)]
 
 
 def _policy(asked: Authorization) -> Decision:
@@ -588,7 +590,7 @@ class Beside(RuleBasedStateMachine):
         unknown = {one.id for one in await inbox.unknown()}
         assert unknown == {one.id for one in self.calls if one.state == "unknown"}
 
-    async def _stands(self, expected: dict[str, tuple[object, object, object]]) -> bool:
+    async def _stands(self, expected: Mapping[str, object]) -> bool:
         """Say whether all calls are where they should be, and stay there."""
         for _ in range(4):
             if await self._found() != expected:

@@ -44,6 +44,7 @@ from ferrule import (
 )
 from ferrule.errors import AnswerRefused, Fenced, WaitClosed
 from ferrule.ports import DurableBatch, DurableCall, Inbox
+from ferrule.runtime import Reaper
 from ferrule.wire.openresponses import Wire
 from homes import (
     PATIENCE,
@@ -134,7 +135,8 @@ async def test_a_running_call_that_ends_in_time_has_its_result(home: Home) -> No
         try:
             await anyio.sleep_forever()
         except anyio.get_cancelled_exc_class():
-            return Result.of("cleaned up")
+            pass
+        return Result.of("cleaned up")
 
     async with home.runtime([raw("work", function)]) as runtime:
         batch = await runtime.submit([call("work", "c1")], batch_id="t1")
@@ -232,6 +234,7 @@ async def test_what_was_told_to_stop_is_not_run_again(home: Home) -> None:
             await anyio.sleep_forever()
         finally:
             told.set()
+        return ""
 
     tools = [raw("work", function, replay="safe")]
     async with home.runtime(tools) as runtime:
@@ -433,7 +436,8 @@ async def test_the_result_of_a_task_past_its_limit_is_evidence(home: Home) -> No
         try:
             await anyio.sleep_forever()
         except anyio.get_cancelled_exc_class():
-            return Result.of("paid after all")
+            pass
+        return Result.of("paid after all")
 
     async with home.runtime([raw("work", function, timeout=0.01)]) as runtime:
         batch = await runtime.submit([call("work", "c1")], batch_id="t1")
@@ -706,7 +710,7 @@ async def test_replay_is_what_the_arguments_said_when_the_call_was_kept(home: Ho
 
 
 async def lost_with_records(
-    home: Home, reapers: dict[str, object], *, replay: Replay
+    home: Home, reapers: dict[str, Reaper], *, replay: Replay
 ) -> tuple[int, DurableCall]:
     """Crash a call that wrote three records; recover with reapers."""
     begun = anyio.Event()
@@ -728,7 +732,7 @@ async def lost_with_records(
         await runtime.submit([call("work", "c1")], batch_id="t1")
         await soon(begun.wait())
         await home.crash(runtime)
-    async with home.runtime(tools, reapers=cast("dict[str, object]", reapers)) as later:  # type: ignore[arg-type]
+    async with home.runtime(tools, reapers=reapers) as later:
         (batch,) = await later.recover()
         await settled(batch)
     return count[0], await home.call("t1/c1")
@@ -745,7 +749,7 @@ async def test_what_a_lost_call_left_behind_is_ended_first(home: Home, kind: str
     async def later(record: Record) -> None:
         ended.append(record.data)
 
-    reapers: dict[str, object] = {"test:group": plain if kind == "plain" else later}
+    reapers: dict[str, Reaper] = {"test:group": plain if kind == "plain" else later}
     count, kept = await lost_with_records(home, reapers, replay="safe")
     assert ended == [2, 1]
     assert count == 2
@@ -889,6 +893,7 @@ async def test_a_failure_while_the_process_is_stopped_is_kept(home: Home) -> Non
             await anyio.sleep_forever()
         except anyio.get_cancelled_exc_class():
             raise Failure("the order was taken back") from None
+        return ""
 
     async with home.runtime([raw("work", function)]) as runtime:
         await runtime.submit([call("work", "c1")], batch_id="t1")
