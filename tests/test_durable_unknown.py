@@ -501,6 +501,7 @@ async def test_a_stuck_thread_holds_what_it_works_on(home: Home) -> None:
 async def test_who_was_taken_for_lost_writes_nothing_but_evidence(home: SqliteHome) -> None:
     """DUR-1: another process has the call by now; a record is refused, and the outcome is late."""
     doors = Doors()
+    elsewhere = anyio.Event()
     refused: list[Exception] = []
 
     async def function(_: dict[str, object], context: Context) -> object:
@@ -509,6 +510,7 @@ async def test_who_was_taken_for_lost_writes_nothing_but_evidence(home: SqliteHo
             return await doors.pass_through(name)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
+                await elsewhere.wait()
                 try:
                     await context.record("test:late", {})
                 except Fenced as fenced:
@@ -523,6 +525,7 @@ async def test_who_was_taken_for_lost_writes_nothing_but_evidence(home: SqliteHo
         home.run("UPDATE calls SET lease = 0")
         (there,) = await two.recover()
         await doors.until("dispatch 1")
+        elsewhere.set()
         late = await evidence_of(home, there, two.inbox)
         doors.open("dispatch 1")
         assert [outcome.text for outcome in await settled(there)] == ["dispatch 1 done"]
