@@ -548,7 +548,7 @@ class Drive:
     def _give_back(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
         """Let the next process run a call again that was stopped here and takes no harm from it."""
         row = call_of(tx, running.row.id)
-        if row.state == "dispatched" and row.fence == fence and runs_again(row) and not row.told:
+        if row.state == "dispatched" and row.fence == fence and runs_again(row):
             step(tx, row, "again", owner=None, lease=None)
             tx.run("DELETE FROM holds WHERE call = ?", row.id)
             return "given back"
