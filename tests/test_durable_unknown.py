@@ -249,6 +249,34 @@ async def test_what_was_told_to_stop_is_not_run_again(home: Home) -> None:
     assert count == [1]
 
 
+async def test_what_was_told_to_stop_and_then_lost_is_not_run_again(home: Home) -> None:
+    """DUR-2, CLO-2: nobody wants it any more, and it may have taken effect."""
+    begun, crashed = anyio.Event(), anyio.Event()
+    count = [0]
+
+    async def function(_: dict[str, object], __: Context) -> object:
+        count[0] += 1
+        begun.set()
+        with anyio.CancelScope(shield=True):
+            await crashed.wait()
+        return ""
+
+    tools = [raw("work", function, replay="safe")]
+    async with home.runtime(tools) as runtime:
+        batch = await runtime.submit([call("work", "c1")], batch_id="t1")
+        await soon(begun.wait())
+        await runtime.cancel("t1", by="ann")
+        await seen(batch, "told")
+        await home.crash(runtime)
+        crashed.set()
+    async with home.runtime(tools) as later:
+        (batch,) = await later.recover()
+        (outcome,) = await settled(batch)
+    assert isinstance(outcome, Unknown)
+    assert outcome.reason == "owner_lost"
+    assert count == [1]
+
+
 # ---- unknown -----------------------------------------------------------------------------------
 
 
