@@ -41,6 +41,19 @@ class JournalInbox:
         """Return the questions that wait, oldest first."""
         return await self._access.read(waiting.waits)
 
+    async def wait(self, wait_id: str) -> Wait:
+        """
+        Return a question, also one that is closed.
+
+        Raises:
+            WaitClosed: there never was one of this id.
+        """
+        return await self._access.read(functools.partial(waiting.wait_of, wait_id=wait_id))
+
+    async def wait_ids(self, beginning: str = "") -> list[str]:
+        """Return the ids of all questions, closed ones too, that begin so, sorted."""
+        return await self._access.read(functools.partial(waiting.wait_ids, beginning=beginning))
+
     async def answer(
         self, wait_id: str, content: object, *, by: str, answer_id: str | None = None
     ) -> Receipt:
