@@ -126,6 +126,10 @@ class JournalInbox:
 
         return await self._access.read(look)
 
+    async def batch(self, batch_id: str) -> list[DurableCall]:
+        """Return the calls of a batch with all that is kept of them, in order; none if unheard of."""
+        return await self._access.read(functools.partial(reading.batch, name=batch_id))
+
     async def call(self, call_id: str) -> DurableCall:
         """
         Return a call with all that is kept of it.
