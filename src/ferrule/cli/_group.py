@@ -7,9 +7,7 @@ from types import ModuleType
 import click
 
 from ferrule.cli._refused import USAGE, Refused
-
-INTERRUPTED = 130
-"""Exit code: the person stopped it."""
+from ferrule.cli._signals import INTERRUPTED
 
 _EPILOG = """
 \b
