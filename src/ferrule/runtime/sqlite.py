@@ -213,6 +213,7 @@ class SqliteRuntime:
         if made is None:
             return False
         self._drive(*made)
+        self._host.hear()  # Who is lost to it and what it asks is in the journal, and nowhere else.
         return True
 
     def _drive(self, made: Claim, rows: list[Row], caller: object) -> None:
