@@ -30,7 +30,7 @@ help:
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt scripts/venv.sh
-	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cedar,cli,dev,examples,otel,pydantic,repair
+	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cedar,cli,dev,examples,mcp,otel,pydantic,repair
 	@touch $@ .venv/.demo
 
 # ---- the main job --------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ bench-peers: .venv/.dev
 
 # The newest versions that pyproject.toml allows, as one line each.
 pins:
-	PYTHON='$(PYTHON)' CONSTRAINTS= sh scripts/venv.sh .pins cedar,cli,dev,examples,otel,pydantic,repair
+	PYTHON='$(PYTHON)' CONSTRAINTS= sh scripts/venv.sh .pins cedar,cli,dev,examples,mcp,otel,pydantic,repair
 	.pins/bin/python scripts/pins.py > .pins/constraints.txt
 	mv .pins/constraints.txt constraints.txt
 	rm -rf .pins

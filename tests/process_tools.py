@@ -236,3 +236,25 @@ def plain() -> None:
 
 
 hidden = tool(run_in="process")(plain)
+
+
+@dataclass
+class Letter:
+    """A letter that waits."""
+
+    to: str
+    since: date
+
+
+@tool(run_in="process")
+def send(to: str) -> str | InputRequest:
+    """Send a letter, if a person says so."""
+    return signed.ask(f"Send it to {to}?", Letter(to, date(2026, 1, 2)))
+
+
+@send.step
+def signed(state: Letter, answer: str, context: Context) -> str | InputRequest:
+    """Ask once more, and send."""
+    if answer == "again":
+        return signed.ask("Really?", Letter(state.to, date(2026, 1, 3)))
+    return f"{answer} to {state.to} on {state.since.day} in leg {context.leg} by {os.getpid()}"

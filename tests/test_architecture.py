@@ -22,7 +22,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("_calls", "_failure"),
     ("schema",),
     ("_decisions", "_decode", "_definition", "_leniency", "_requests"),
-    ("_contract", "_diff", "_outcome", "_returns"),
+    ("_contract", "_diff", "_outcome", "_returns", "_seal"),
     ("_context",),
     ("_tool",),
     ("_dedicated", "_process", "_step", "_wrapper"),

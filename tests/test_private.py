@@ -10,6 +10,7 @@ that the error keeps, so that the plants are known to have worked.
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, NamedTuple, cast
 
 import anyio
@@ -17,8 +18,11 @@ import pytest
 
 import ferrule
 from ferrule import (
+    AnswerConflict,
+    AnswerRefused,
     Authorization,
     AuthorizationError,
+    BatchConflict,
     CallError,
     Context,
     DeclarationError,
@@ -26,10 +30,12 @@ from ferrule import (
     DuplicateTool,
     Executor,
     Failure,
+    Fenced,
     FerruleError,
     ForeignInvocation,
     Guard,
     Inject,
+    InputRequest,
     InvalidCall,
     InvalidDefinition,
     InvalidJSON,
@@ -38,6 +44,7 @@ from ferrule import (
     InvalidTool,
     InvalidValue,
     InvalidWrappingChain,
+    JournalError,
     OnDispatch,
     Outcome,
     RawTool,
@@ -45,13 +52,19 @@ from ferrule import (
     Recorder,
     Registry,
     Result,
+    RuntimeFault,
+    SealBroken,
+    SealExpired,
     Tool,
     ToolCall,
     ValidatorCrash,
+    WaitClosed,
     Wrapper,
     bind,
     read_json,
+    seal,
     tool,
+    unseal,
 )
 from ferrule.schema import compile
 from ferrule.testing import MemoryRecorder
@@ -142,6 +155,16 @@ def undecided() -> None:
     anyio.run(binding.call, binding.contract.admit(ToolCall.of("pay", {"amount": ARGUMENT})))
 
 
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+KEY = ARGUMENT.encode() * 3
+
+
+def unsealed(text: str = "") -> None:
+    """Have a request come back a day late, or something else in its place."""
+    request = InputRequest(ARGUMENT, schema=True, state=ARGUMENT, expires_in=60)
+    unseal(text or seal(request, KEY, now=NOON), keys=[KEY], now=NOON + timedelta(days=1))
+
+
 class Met(NamedTuple):
     """How an exception is met, and its whole text."""
 
@@ -211,6 +234,33 @@ EXCEPTIONS: dict[type[FerruleError], Met] = {
         "the call went wrong after something was observed",
     ),
     AuthorizationError: Met(undecided, 'the authorization of tool "pay" failed'),
+    RuntimeFault: Met(lambda: raising(RuntimeFault("the server is gone")), "the server is gone"),
+    JournalError: Met(
+        lambda: raising(JournalError("calls.db is no journal")), "calls.db is no journal"
+    ),
+    Fenced: Met(
+        lambda: raising(Fenced("another owner drives call c1")), "another owner drives call c1"
+    ),
+    BatchConflict: Met(
+        lambda: raising(BatchConflict("batch turn-1 was given other calls")),
+        "batch turn-1 was given other calls",
+    ),
+    AnswerConflict: Met(
+        lambda: raising(AnswerConflict("answer a-1 was given before", by="ann", at=NOON)),
+        "answer a-1 was given before",
+    ),
+    AnswerRefused: Met(
+        lambda: raising(AnswerRefused("n: expected integer")), "n: expected integer"
+    ),
+    WaitClosed: Met(
+        lambda: raising(WaitClosed("it was answered by ann", how="answered", by="ann", at=NOON)),
+        "it was answered by ann",
+    ),
+    SealBroken: Met(
+        lambda: unsealed(f"f1.{ARGUMENT}.a.b"),
+        "this is no request that was sealed here: no key that was given sealed it",
+    ),
+    SealExpired: Met(unsealed, "this request was to be answered before 2026-03-04T12:01:00+00:00"),
 }
 
 

@@ -57,15 +57,20 @@ from ferrule._outcome import (
 from ferrule._registry import Registry, Source
 from ferrule._requests import Accepted, Approval, Continuation, Declined, InputRequest, Question
 from ferrule._schedule import Schedule
+from ferrule._seal import seal, unseal
 from ferrule._secret import Secret
 from ferrule._step import Step
 from ferrule._tool import RawTool, Tool
 from ferrule._traits import Leniency, Replay, Shared, TraitFields, Traits, Use
 from ferrule._wrapper import Wrapper, capability, unwrap
 from ferrule.errors import (
+    AnswerConflict,
+    AnswerRefused,
     AuthorizationError,
+    BatchConflict,
     DeclarationError,
     DuplicateTool,
+    Fenced,
     FerruleError,
     ForeignInvocation,
     InvalidCall,
@@ -76,13 +81,20 @@ from ferrule.errors import (
     InvalidTool,
     InvalidValue,
     InvalidWrappingChain,
+    JournalError,
     Problem,
+    RuntimeFault,
+    SealBroken,
+    SealExpired,
     ValidatorCrash,
+    WaitClosed,
 )
 
 __all__ = (
     "Accepted",
     "Allow",
+    "AnswerConflict",
+    "AnswerRefused",
     "Approval",
     "Ask",
     "Asker",
@@ -91,6 +103,7 @@ __all__ = (
     "AuthorizationError",
     "Authorizer",
     "Batch",
+    "BatchConflict",
     "Binding",
     "CallError",
     "Cancelled",
@@ -110,6 +123,7 @@ __all__ = (
     "Executor",
     "Failed",
     "Failure",
+    "Fenced",
     "FerruleError",
     "File",
     "Finished",
@@ -128,6 +142,7 @@ __all__ = (
     "InvalidValue",
     "InvalidWrappingChain",
     "Invocation",
+    "JournalError",
     "Leg",
     "Leniency",
     "Limits",
@@ -152,7 +167,10 @@ __all__ = (
     "Repair",
     "Replay",
     "Result",
+    "RuntimeFault",
     "Schedule",
+    "SealBroken",
+    "SealExpired",
     "Secret",
     "Shared",
     "Sink",
@@ -169,6 +187,7 @@ __all__ = (
     "Unknown",
     "Use",
     "ValidatorCrash",
+    "WaitClosed",
     "Within",
     "Wrapper",
     "bind",
@@ -183,6 +202,8 @@ __all__ = (
     "outcome_of",
     "read_json",
     "record_of",
+    "seal",
     "tool",
+    "unseal",
     "unwrap",
 )

@@ -308,13 +308,13 @@ class FunctionTool(Declared, Generic[P, R]):
                 f"step `{step.name}` is async and runs in the loop; make it a plain `def`, or "
                 f'leave out run_in="{self._run_in}" of tool `{name}`'
             )
+        if isinstance(self._where, Elsewhere):
+            self._where.check_step(step.name, step.function, takes_more=bool(step.injected))
         if self._is_bound and step.injected:
             raise DeclarationError(
                 f"step `{step.name}` takes what a harness injects, and tool `{name}` was "
                 "registered before; declare every step first"
             )
-        if isinstance(self._where, Elsewhere):
-            self._where.check_step(step.name, step.function, takes_more=bool(step.injected))
         if self._definition.output_schema is not None and step.is_unstructured:
             raise DeclarationError(
                 f"step `{step.name}` returns no structured content, and the output_schema of tool "

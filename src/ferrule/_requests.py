@@ -144,7 +144,8 @@ class InputRequest(_RequestFacts, frozen=True):
     A call asks for input and stops until it comes: a value that a tool returns (CONTRACT SUS-1).
 
     Each part is I-JSON of at most `Limits.request_bytes` and is kept exactly: integers with every
-    digit, floats as the doubles that they are, a `RawJSON` byte for byte. Two requests are equal
+    digit, floats as the doubles that they are, the names of an object sorted; a `RawJSON` byte for
+    byte. Two requests are equal
     that ask the same, whichever call they are of.
 
     Attributes:

@@ -13,7 +13,7 @@ from ferrule._contract import Decode, Invocation, Resume
 from ferrule._definition import Definition
 from ferrule._requests import Continuation, InputRequest
 from ferrule._traits import Traits
-from ferrule.errors import InvalidCall, InvalidTool, Problem
+from ferrule.errors import InvalidCall, InvalidResult, InvalidTool, Problem
 from ferrule.schema import Restore
 
 
@@ -276,4 +276,13 @@ def given(value: object) -> Result | InputRequest:
     """Return what a function returned as what a tool gives (CONTRACT FN-6)."""
     if type(value) is str and value and value.isascii():  # What nearly every tool returns.
         return Result((Text(value),))
-    return value if isinstance(value, InputRequest) else Result.of(value)
+    if isinstance(value, InputRequest):
+        return value
+    if _is_both(value):
+        raise InvalidResult("a tool gives a result or a question, not both")
+    return Result.of(value)
+
+
+def _is_both(value: object) -> bool:
+    parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    return any(isinstance(part, InputRequest) for part in parts)

@@ -18,15 +18,15 @@ FerruleError
 ├── Failure                      a tool's definite unsuccessful outcome   (ferrule._failure)
 ├── CallError                    evidence beside an ordinary error        (ferrule._failure)
 ├── AuthorizationError           a policy broke; its cause is sealed
-└── RuntimeFault                 something of a durable call cannot be done
-    ├── JournalError             the journal cannot be read or written
-    ├── Fenced                   who writes was taken for lost meanwhile
-    ├── BatchConflict            a batch id has other calls
-    ├── AnswerConflict           an answer's id has another answer
-    ├── AnswerRefused            an answer, or a resolution, cannot be taken
-    │   └── WaitClosed           nothing waits for it any more, or ever did
-    ├── SealBroken               a sealed text was changed
-    └── SealExpired              a sealed question is past its time
+└── RuntimeFault                 what waits or runs durably is not what somebody took it for
+    ├── JournalError             the journal cannot be used: locked, full, newer, something else
+    ├── Fenced                   another owner drives the call, or the batch, by now
+    ├── BatchConflict            one batch id, other calls
+    ├── AnswerConflict           one answer id, two contents
+    ├── AnswerRefused            an answer, or a resolution, that cannot be taken
+    │   └── WaitClosed           nobody waits for this answer (any more)
+    ├── SealBroken               a sealed request was changed, or is none of ours
+    └── SealExpired              a sealed request came back too late
 ```
 
 Whose fault it is stands in the type. An error carries facts; its sentence is built when it is
@@ -251,68 +251,145 @@ class AuthorizationError(FerruleError):
 
 
 class RuntimeFault(FerruleError):
-    """Something of a durable call cannot be done; what is kept was not changed."""
+    """
+    What waits or runs durably is not what somebody took it for; what was asked for was not done.
+
+    Nothing was written, and calls that wait still wait.
+    """
 
 
 class JournalError(RuntimeFault):
     """
-    The journal cannot be read or written; says what to do.
+    The journal cannot be used; the sentence says why and what to do.
+
+    It cannot be opened, locked, read or written, it is of a newer version than this Ferrule, or it
+    is another kind of file. What was committed before stands: mend the cause and recover.
 
     Attributes:
-        passing: Whether it may work later: the file is locked, or the disk is full.
+        passing: Whether it may work later as it is: the file is locked, or the disk is full.
     """
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
-        super().__init__(message)
+        super().__init__(clip(message))
         self.passing = passing
 
 
 class Fenced(RuntimeFault):
     """
-    Who writes was taken for lost meanwhile, and somebody else has the call or the batch.
+    Another owner drives the call or the batch by now, and what this one had to say changed nothing.
 
-    What it tried to say of an outcome is kept as evidence.
+    Raised to an owner that was taken for lost: stop driving, and read how it stands. How a call
+    ended here is kept as evidence.
     """
 
 
 class BatchConflict(RuntimeFault):
-    """A batch id was given to other calls before; give these another id."""
-
-
-class AnswerConflict(RuntimeFault):
-    """An answer's id was given to another answer before; give this one another id."""
-
-
-class AnswerRefused(RuntimeFault):
-    """What was said cannot be taken; the question, or the call, is as it was."""
-
-
-class WaitClosed(AnswerRefused):
     """
-    Nothing waits for this answer.
+    A batch id was given to other calls, or to another caller, before.
 
-    Attributes:
-        how: `"answered"`, `"expired"`, `"withdrawn"` or `"cancelled"`; `"unknown"` if there never
-            was such a question.
-        by: Who closed it, if a person did.
-        at: When, in UTC.
+    The first ones stand. Who means another turn uses another id; who only repeats what may have
+    been lost repeats it exactly.
     """
 
-    def __init__(
-        self, message: str, *, how: str = "unknown", by: str = "", at: datetime | None = None
-    ) -> None:
-        super().__init__(message)
-        self.how = how
+
+class _OfAnswer(RuntimeFault):
+    def __init__(self, message: str, *, by: str = "", at: datetime | None = None) -> None:
+        super().__init__(clip(message))
         self.by = by
         self.at = at
 
 
+class AnswerConflict(_OfAnswer):
+    """
+    An answer came under an id that was used before, for another content or another wait.
+
+    The first one stands. Who means to answer something else uses a new id; who only repeats what
+    may have been lost repeats it exactly.
+
+    Attributes:
+        by: Who gave the first one.
+        at: When.
+    """
+
+
+class AnswerRefused(_OfAnswer):
+    """
+    What was said cannot be taken, and the question, or the call, is as it was: say it otherwise.
+
+    Attributes:
+        by: Who was first, where somebody was.
+        at: When that was.
+    """
+
+
+class WaitClosed(AnswerRefused):
+    """
+    Nobody waits for this answer: it was not taken, and what closed the wait stands.
+
+    List the waits that are open, and answer one of those.
+
+    Attributes:
+        how: What became of it; `"unknown"` where no such wait was ever opened.
+        by: Who closed it, if a person did.
+        at: When, if it is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        how: Literal["answered", "withdrawn", "expired", "cancelled", "unknown"] = "unknown",
+        by: str = "",
+        at: datetime | None = None,
+    ) -> None:
+        super().__init__(message, by=by, at=at)
+        self.how: Literal["answered", "withdrawn", "expired", "cancelled", "unknown"] = how
+
+
 class SealBroken(RuntimeFault):
-    """A sealed text was changed, cut, or sealed with a key that is not among those given."""
+    """
+    A sealed request was changed outside, cut short, sealed with a key that is not here, or is none.
+
+    Nothing of it was read. Take it as an attack or as a mistake of whoever kept it, and never as an
+    answer: the call still waits, where somebody keeps it. After a change of keys, give the old one
+    among the keys for as long as requests that it sealed may come back.
+
+    Attributes:
+        reason: What does not fit: the form of the text, its version, the key, or the seal.
+    """
+
+    def __init__(self, reason: Literal["form", "version", "key", "seal"]) -> None:
+        super().__init__(reason)
+        self.reason: Literal["form", "version", "key", "seal"] = reason
+
+    def __str__(self) -> str:
+        return f"this is no request that was sealed here: {_BROKEN[self.reason]}"
+
+
+_BROKEN = {
+    "form": "it has not the form of one",
+    "version": "it is of a version that is not known here",
+    "key": "no key that was given sealed it",
+    "seal": "it was changed after it was sealed",
+}
 
 
 class SealExpired(RuntimeFault):
-    """A sealed question is past its time; ask anew."""
+    """
+    A sealed request came back after the time in which it was to be answered.
+
+    It is whole, and it is too late: the tool has to ask again, in a new call or a new leg.
+
+    Attributes:
+        at: When it expired.
+    """
+
+    def __init__(self, at: datetime) -> None:
+        super().__init__(at)
+        self.at = at
+
+    def __str__(self) -> str:
+        return f"this request was to be answered before {self.at.isoformat(timespec='seconds')}"
 
 
 def sentence(kind: CallKind, problems: Sequence[Problem]) -> str:

@@ -196,18 +196,70 @@ async def test_a_text_is_one_answer() -> None:
     assert (await call(name, answers="ann")).text == "ann"
 
 
-async def test_the_tools_own_request_is_handed_back() -> None:
-    """SUS-1: it takes no approval."""
+@tool
+async def transfer(amount: int) -> str | InputRequest:
+    """Move an amount, if a person says so and says why."""
+    return allowed.ask(f"Move {amount}?", amount)
+
+
+@transfer.step
+async def allowed(state: int, answer: bool, context: Context) -> str | InputRequest:
+    """Ask for a reason."""
+    KEYS.append(context.idempotency_key)
+    return explained.ask("Why?", state) if answer else "kept"
+
+
+@transfer.step
+async def explained(state: int, answer: str, context: Context) -> str:
+    """Move it."""
+    KEYS.append(context.idempotency_key)
+    return f"{state} moved for {answer}, leg {context.leg}"
+
+
+KEYS: list[str] = []
+
+
+async def test_what_a_tool_asks_is_answered_leg_by_leg() -> None:
+    """SUS-2, DUR-3: guards and tool take the answers in turn, under one idempotency key."""
+    KEYS.clear()
+    policy = Decisions(Ask("May it?"))
+    answers = Answers(True, True, "rent", "never asked for")
+    done = await call(Guard(transfer, policy), {"amount": 5}, answers=answers)
+
+    assert done.text == "5 moved for rent, leg 4"
+    assert [asked.message for asked in answers.asked] == ["May it?", "Move 5?", "Why?"]
+    assert answers.left == ["never asked for"]
+    assert len(KEYS) == 2
+    assert len(set(KEYS)) == 1
+    assert len(policy.seen) == 4
+    assert (await call(transfer, {"amount": 5}, answers=[False])).text == "kept"
+
+
+async def test_a_tool_that_nobody_answers_stays_suspended() -> None:
+    """SUS-1: with no answer left, or one that declines; the question is the one that is open."""
+    for answers, message in (((), "Move 5?"), ((True,), "Why?"), ((Declined(),), "Move 5?")):
+        left = await call(transfer, {"amount": 5}, answers=answers)
+        assert isinstance(left, Suspended)
+        assert left.request.message == message
+
+
+async def test_an_answer_that_a_tool_did_not_ask_for_is_the_tests_mistake() -> None:
+    """SUS-3: it is told at once, and the tool does not run."""
+    with pytest.raises(InvalidValue, match="the answer is not what was asked for"):
+        await call(transfer, {"amount": 5}, answers=["yes"])
+
+
+async def test_a_tool_that_asks_and_cannot_go_on_is_found_out() -> None:
+    """SUS-2: a question of which nothing can come, when it is answered."""
 
     @tool
     async def wait() -> InputRequest:
         return InputRequest("How many?", schema={"type": "integer"})
 
-    answers = Answers(3)
-    left = await call(wait, answers=answers)
+    left = await call(wait, answers=[3])
 
-    assert isinstance(left, Suspended)
-    assert answers.left == [3]
+    assert isinstance(left, Rejected)
+    assert left.kind == "unavailable"
 
 
 async def test_what_a_harness_gives_is_given() -> None:

@@ -1,8 +1,8 @@
 """`@tool.step` keeps the types of state, answer and result."""
 
-from typing import assert_type
+from typing import Annotated, assert_type
 
-from ferrule import Context, InputRequest, Step, tool
+from ferrule import Context, Continuation, Inject, InputRequest, Step, tool
 
 
 class Draft:
@@ -30,7 +30,15 @@ def asked_again(state: str, answer: int) -> int:
     return len(state) + answer
 
 
+@refund.step
+async def booked(state: str, answer: float, *, bank: Annotated[str, Inject("bank")]) -> str:
+    """Go on with what a harness injects."""
+    return f"{state} {answer} {bank}"
+
+
 assert_type(approved, Step[Draft, bool, str])
 assert_type(asked_again, Step[str, int, int])
 assert_type(asked_again.ask("?", "a", expires_in=1.0), InputRequest)
 approved.ask("Refund?", "A1")  # error: arg-type | reportArgumentType
+assert_type(booked.ask("?", "a").continuation(1.5), Continuation)
+approved.ask("Refund?", "A1", expires_in="soon")  # error: arg-type | reportArgumentType

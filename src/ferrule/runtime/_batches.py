@@ -9,6 +9,7 @@ ticket is drawn only when the call's turn in its batch has come: it then waits f
 and these wait for nothing. So nobody waits in a circle.
 """
 
+import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import cast
@@ -26,13 +27,12 @@ from ferrule import (
     Unknown,
     Use,
     canonical,
-    digest,
 )
 from ferrule.errors import BatchConflict, Fenced, InvalidValue
-from ferrule.runtime._calls import Row, call_of, calls_where, note, step, summary
+from ferrule.runtime._calls import Row, call_of, calls_where, last_seq, note, step, summary
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
-from ferrule.runtime._text import outcome_text, read, uses_text
+from ferrule.runtime._text import outcome_text, read, uses_text, written
 from ferrule.states import PENDING, move
 
 
@@ -43,18 +43,21 @@ class Claim(msgspec.Struct, frozen=True):
     Attributes:
         batch: Its id.
         fence: The claim's number; a later one makes this one void.
+        seq: The last line of the history when it was made.
     """
 
     batch: str
     fence: int
+    seq: int
 
 
 # ---- proposing -------------------------------------------------------------------------------
 
 
-def digest_of(calls: Iterable[ToolCall], caller: object) -> str:
-    """Return what tells whether a batch was given the same calls again."""
-    return digest({"calls": [[c.id, c.name, c.arguments] for c in calls], "caller": caller})
+def digest_of(calls: Iterable[ToolCall], caller: str) -> str:
+    """Return what tells whether a batch was given the same calls again, by the same caller."""
+    text = written([caller, [[call.id, call.name, call.arguments] for call in calls]])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def caller_text(caller: object) -> str:
@@ -64,6 +67,8 @@ def caller_text(caller: object) -> str:
     Raises:
         InvalidValue: it is no JSON value, and so nobody could say later who it was.
     """
+    if caller is None:
+        return "null"
     try:
         return canonical(caller).decode()
     except FerruleError as error:
@@ -124,7 +129,7 @@ def propose(
         )
         rows[call_id] = row
         _keep(tx, row, planned.digest)
-    return Claim(batch, 1), list(rows.values())
+    return Claim(batch, 1, last_seq(tx)), list(rows.values())
 
 
 def _keep(tx: Transaction, row: Row, its_digest: str) -> None:
@@ -158,7 +163,7 @@ def claim(tx: Transaction, batch: str, owner: Owner) -> Claim | None:
     for call in calls_where(tx, "batch = ? AND state = 'authorized'", batch):
         step(tx, call, "recall")
         tx.run("DELETE FROM holds WHERE call = ?", call.id)
-    return Claim(batch, fence)
+    return Claim(batch, fence, last_seq(tx))
 
 
 def release(tx: Transaction, claim: Claim, owner: Owner) -> None:

@@ -121,6 +121,12 @@ def call_of(tx: Transaction, call_id: str) -> Row:
     return found[0]
 
 
+def last_seq(tx: Transaction) -> int:
+    """Return the last line of the history."""
+    row = tx.row("SELECT max(seq) AS last FROM history")
+    return 0 if row is None else row["last"] or 0
+
+
 def note(  # what a line of the history is made of
     tx: Transaction,
     row: Row,

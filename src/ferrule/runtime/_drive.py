@@ -17,7 +17,7 @@ else it is unknown.
 import functools
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import anyio
@@ -52,10 +52,10 @@ from ferrule.runtime._calls import (
     Ending,
     Row,
     call_of,
-    calls_where,
     end_early,
     end_leg,
     keep_record,
+    last_seq,
     step,
 )
 from ferrule.runtime._history import asked_by, kept
@@ -153,14 +153,23 @@ class Drive:
         self._recent: set[str] = set()
         self._ended: dict[str, Outcome] = {}
         self._running: dict[str, Running] = {}
+        self._seq = claim.seq
         self._is_lost = False
 
     # ---- the batch -----------------------------------------------------------------------------
 
-    def begin(self, rows: list[Row]) -> None:
-        """Fix the order of the calls, and start; those that are further hold nobody back."""
+    def begin(self, rows: list[Row], asked: Mapping[str, Suspended]) -> None:
+        """
+        Fix the order of the calls, and start; those that are further hold nobody back.
+
+        Args:
+            rows: The calls, in order.
+            asked: What those ask that wait for an answer.
+        """
         self._open = {row.id for row in rows if row.state not in SETTLED}
         self._ended = {row.id: row.outcome for row in rows if row.outcome and row.state in SETTLED}
+        self._ended |= asked
+        self._asking = set(asked)
         inside = [row.state in {*PENDING, "dispatched"} for row in rows]
         self._schedule = Schedule(
             [row.uses if here else None for row, here in zip(rows, inside, strict=True)]
@@ -219,28 +228,39 @@ class Drive:
         for row in await self._host.read(self._lost):
             await self._lose(row)
         self._recent.clear()
-        rows, asking, ended = await self._host.read(self._moving)
-        # What was read may be older than what has ended here since.
-        recent = self._recent
-        self._asking = (asking.keys() - recent) | (self._asking & recent)
-        self._open = {row.id for row in rows if row.id not in recent} | (self._open & recent)
-        self._ended.update((k, v) for k, v in {**asking, **ended}.items() if k not in recent)
-        self._due = deque(row for row in self._due if row.id in self._open)
-        queued = {row.id for row in self._due} | recent
-        for row in rows:
-            running = self._running.get(row.id)
-            if running is not None:
-                if row.told:
-                    running.scope.cancel()
-            elif row.state in PENDING and row.id not in queued:
-                self._due.append(row)
-        for call_id in set(self._running) - self._open - recent:
-            self._running[call_id].scope.cancel()  # Cancelled before it began.
-        for call_id in set(self._first) - self._open - set(self._running):
-            self._pass_on(call_id)
+        seq, changed = await self._host.read(self._changed)
+        if self._recent.isdisjoint(row.id for row, _ in changed):
+            self._seq = seq
+        else:  # What was read may be older than what has ended here since: read it again.
+            self._host.hear()
+        for row, asked in changed:
+            if row.id not in self._recent:
+                self._take(row, asked)
         self._start()
         self._end_if_settled()
         self._host.tell()
+
+    def _take(self, row: Row, asked: Suspended | None) -> None:
+        """Do what the state of one call asks for."""
+        running = self._running.get(row.id)
+        self._asking.discard(row.id)
+        if row.state in SETTLED and row.outcome is not None:
+            self._open.discard(row.id)
+            self._ended[row.id] = row.outcome
+        else:
+            self._open.add(row.id)
+        if running is not None:
+            if row.told or row.state in SETTLED:
+                running.scope.cancel()
+            return
+        self._due = deque(other for other in self._due if other.id != row.id)
+        if row.state in PENDING:
+            self._due.append(row)
+        elif row.state in SETTLED:
+            self._pass_on(row.id)
+        elif asked is not None:
+            self._asking.add(row.id)
+            self._ended[row.id] = asked
 
     def _is_fenced(self, tx: Transaction) -> bool:
         row = tx.row("SELECT open, owner, fence FROM batches WHERE id = ?", self.claim.batch)
@@ -250,23 +270,16 @@ class Drive:
     def _lost(self, tx: Transaction) -> list[Row]:
         return lost(tx, self.claim, self._host.owner)
 
-    def _moving(self, tx: Transaction) -> tuple[list[Row], dict[str, Outcome], dict[str, Outcome]]:
-        """Return the calls that are not settled, what they ask, and how others ended meanwhile."""
-        rows = calls_where(
-            tx,
-            "batch = ? AND state NOT IN ('completed', 'failed', 'rejected', 'cancelled') "
-            "AND state != 'unknown'",
-            self.claim.batch,
+    def _changed(self, tx: Transaction) -> tuple[int, list[tuple[Row, Suspended | None]]]:
+        """Return the calls of which the history has said something since it was last read."""
+        found = tx.rows(
+            "SELECT DISTINCT call FROM history WHERE seq > ? AND batch = ?",
+            *(self._seq, self.claim.batch),
         )
-        moving = {row.id for row in rows}
-        ended = {
-            call_id: row.outcome
-            for call_id in self._open - moving
-            for row in calls_where(tx, "id = ?", call_id)
-            if row.outcome is not None
-        }
-        asking = ((row.id, asked_by(tx, row)) for row in rows if row.state == "suspended")
-        return rows, {name: asked for name, asked in asking if asked is not None}, ended
+        rows = (call_of(tx, line["call"]) for line in found)
+        return last_seq(tx), [
+            (row, asked_by(tx, row) if row.state == "suspended" else None) for row in rows
+        ]
 
     async def _lose(self, row: Row) -> None:
         """Have a call whose owner is lost run again, or be unknown."""
@@ -377,9 +390,12 @@ class Drive:
     async def _begin_leg(self, running: Running) -> None:
         """Wait for a slot and for what the call works on, and keep that it begins."""
         while True:
-            news = self._host.news
-            await self._slots.acquire()
+            if self._slots.value:
+                self._slots.acquire_nowait()
+            else:
+                await self._slots.acquire()
             running.has_slot = True
+            news = self._host.news if running.row.uses else None
             answer = await self._dispatch(running)
             if isinstance(answer, int):
                 return
@@ -387,7 +403,8 @@ class Drive:
                 await self._give_up(running)
             running.has_slot = False
             self._slots.release()
-            await news.wait()
+            if news is not None:
+                await news.wait()
 
     async def _dispatch(self, running: Running) -> int | Behind | None:
         pause = 0.05

@@ -153,9 +153,3 @@ def resolve(tx: Transaction, name: str, resolution: Resolution, by: str) -> None
 def _needs_unknown(row: Row) -> None:
     if row.state != "unknown":
         raise AnswerRefused(f"call {row.id} is {row.state}; only an unknown call is resolved")
-
-
-def last_seq(tx: Transaction) -> int:
-    """Return the last line of the history."""
-    row = tx.row("SELECT max(seq) AS last FROM history")
-    return 0 if row is None else row["last"] or 0

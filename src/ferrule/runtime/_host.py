@@ -76,7 +76,7 @@ class Host:
             JournalError: it cannot be opened.
         """
         self._loop = cast("_Loop", anyio.lowlevel.current_token().native_token)
-        self._news = anyio.Event()
+        self._news: anyio.Event | None = None
         self._changes = anyio.Event()
         self._store = await anyio.to_thread.run_sync(
             functools.partial(Store, self._path, create=True, patience=self._patience)
@@ -152,8 +152,9 @@ class Host:
 
     def tell(self) -> None:
         """Have everybody look again who waits for a change of any kind."""
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        news, self._news = self._news, None
+        if news is not None:
+            news.set()
 
     def hear(self) -> None:
         """Have the journal looked at: it was written from elsewhere, or a person spoke."""
@@ -163,6 +164,8 @@ class Host:
     @property
     def news(self) -> anyio.Event:
         """What is set at the next change; taken before one looks, awaited after."""
+        if self._news is None:
+            self._news = anyio.Event()
         return self._news
 
     async def changed(self) -> None:

@@ -143,7 +143,9 @@ def _known(tx: Transaction, wait_id: str, content: object, answer_id: str) -> Re
     if row["id"] != wait_id or _digest(answer_from(row["answer"])) != _digest(content):
         raise AnswerConflict(
             f"answer {answer_id} was given before with another content, or to another question; "
-            "give this one another id"
+            "give this one another id",
+            by=row["by"],
+            at=moment(row["closed"]),
         )
     at = moment(row["closed"])
     return Receipt(wait_id=wait_id, answer_id=answer_id, by=row["by"], at=at, first=False)

@@ -53,7 +53,7 @@ from ferrule.runtime._batches import (
 )
 from ferrule.runtime._calls import Row, calls_where
 from ferrule.runtime._drive import Drive, Running
-from ferrule.runtime._history import find, history, outcomes
+from ferrule.runtime._history import asked_by, find, history, outcomes
 from ferrule.runtime._host import Host
 from ferrule.runtime._inbox import JournalInbox
 from ferrule.runtime._owners import Owner
@@ -178,7 +178,7 @@ class SqliteRuntime:
         """
         given = _checked(calls, batch_id)
         asker = caller_text(caller)
-        its_digest = digest_of(given, read(asker))
+        its_digest = digest_of(given, asker)
         if not await self._propose(given, batch_id, its_digest, asker):
             await self.take(batch_id)
         return SqliteBatch(self, self._host, batch_id)
@@ -202,7 +202,7 @@ class SqliteRuntime:
         )
         if made is None:
             return False
-        self._drive(*made, caller=read(caller))
+        self._drive(*made, {}, read(caller))
         return True
 
     async def take(self, batch_id: str) -> bool:
@@ -213,10 +213,12 @@ class SqliteRuntime:
         if made is None:
             return False
         self._drive(*made)
-        self._host.hear()  # Who is lost to it and what it asks is in the journal, and nowhere else.
+        self._host.hear()  # Its calls may have been at work when their owner was lost.
         return True
 
-    def _drive(self, made: Claim, rows: list[Row], caller: object) -> None:
+    def _drive(
+        self, made: Claim, rows: list[Row], asked: Mapping[str, Suspended], caller: object
+    ) -> None:
         self._host.claims[made.batch] = made
         drive = self._drives[made.batch] = Drive(
             self._host,
@@ -229,7 +231,7 @@ class SqliteRuntime:
             on_end=self._ended,
         )
         self._seen.add(made.batch)
-        drive.begin(rows)
+        drive.begin(rows, asked)
 
     def _ended(self, drive: Drive) -> None:
         if self._drives.get(drive.claim.batch) is drive:
@@ -403,13 +405,16 @@ class SqliteBatch:
 
 def _claimed(
     batch_id: str, owner: Owner, tx: Transaction
-) -> tuple[Claim, list[Row], object] | None:
+) -> tuple[Claim, list[Row], dict[str, Suspended], object] | None:
     """Claim a batch; return it with its calls and who asked for them."""
     made = claim(tx, batch_id, owner)
     row = tx.row("SELECT caller FROM batches WHERE id = ?", batch_id)
     if made is None or row is None:
         return None
-    return made, calls_where(tx, "batch = ?", batch_id), read(row["caller"])
+    rows = calls_where(tx, "batch = ?", batch_id)
+    asking = ((one.id, asked_by(tx, one)) for one in rows if one.state == "suspended")
+    asked = {call_id: request for call_id, request in asking if request is not None}
+    return made, rows, asked, read(row["caller"])
 
 
 def _open_batches(tx: Transaction) -> dict[str, set[str]]:

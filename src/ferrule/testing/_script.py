@@ -7,6 +7,7 @@ from ferrule import (
     Approval,
     Authorization,
     Context,
+    Continuation,
     Decision,
     Declined,
     InputRequest,
@@ -24,8 +25,8 @@ class Answers:
     there: `Declined("cancel")`.
 
     Attributes:
-        asked: What was asked, in order: a `Question` of a running call, or the `InputRequest` of a
-            guard that `call` had approved.
+        asked: What was asked, in order: a `Question` of a running call, or the `InputRequest` with
+            which a guard or the tool itself suspended it.
         left: The answers that nobody has asked for yet.
     """
 
@@ -46,6 +47,16 @@ class Answers:
         """
         said = self._next(request)
         return request.approval(said.content, by="test") if isinstance(said, Accepted) else None
+
+    def continuation(self, request: InputRequest) -> Continuation | None:
+        """
+        Return what a person said to a tool that waits; `None` where nobody did, or declined.
+
+        Raises:
+            InvalidValue: the answer is not what the tool asked for.
+        """
+        said = self._next(request)
+        return request.continuation(said.content) if isinstance(said, Accepted) else None
 
     def _next(self, asked: Question | InputRequest) -> Accepted[Any] | Declined:
         self.asked.append(asked)
