@@ -10,6 +10,9 @@ from ferrule.cli._refused import Refused
 from ferrule.helpers import one_line
 from ferrule.ports import Wait
 
+_PLAIN = {"boolean": "yes or no", "string": "a text"}
+"""Schemas that need no schema to be understood."""
+
 _WORDS = {"yes": True, "no": False}
 
 
@@ -37,7 +40,9 @@ def content_of(text: str, wait: Wait) -> object:
 
 def takes(wait: Wait) -> str:
     """Return what answers a question, in a line."""
-    return "yes or no" if wait.schema == {"type": "boolean"} else schema_line(wait)
+    kind = _kind(wait)
+    is_plain = kind in _PLAIN and wait.schema == {"type": kind}
+    return _PLAIN[kind] if is_plain else schema_line(wait)
 
 
 def schema_line(wait: Wait) -> str:

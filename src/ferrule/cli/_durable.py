@@ -80,9 +80,7 @@ async def run_kept(
         running = _Running(registry, kept, max_parallel, showing)
         code = await running.to_rest()
         outcomes = running.outcomes or await _standing(kept, len(calls))
-        for index, outcome in enumerate(outcomes):
-            if outcome is not None and type(board.ended.get(index)) is not type(outcome):
-                display.end(index, outcome)
+        showing.end(outcomes)
     await _sum_up(display, board, kept, outcomes)
     return outcomes, code
 
@@ -162,8 +160,8 @@ def _conflict(kept: Kept) -> str:
             "another --batch-id"
         )
     return (
-        "this turn is kept for another caller; run it with the same --by as before, or as a turn "
-        "of its own with --batch-id"
+        "this turn is kept for another caller; run it with the same --by as before, or give it a "
+        "--batch-id to run it as another turn"
     )
 
 
@@ -190,7 +188,8 @@ class _Showing:
         """Learn by which ids the calls are kept; show those that were settled before."""
         self._index = {call.id: index for index, call in enumerate(calls)}
         for index, call in enumerate(before):
-            self._board.earlier.add(index)
+            if call.state == "suspended" or call.state in SETTLED:
+                self._board.earlier.add(index)
             if call.state in SETTLED and call.outcome is not None:
                 self.display.end(index, call.outcome)
 
@@ -206,6 +205,15 @@ class _Showing:
         async for line in events:
             if line.seq > last and line.step in _STEPS:
                 await self._tell(line, runtime)
+
+    def end(self, outcomes: Sequence[Outcome | None]) -> None:
+        """Show how the calls ended, or what they ask, of which that was not shown yet."""
+        for index, outcome in enumerate(outcomes):
+            if outcome is None or type(self._board.ended.get(index)) is type(outcome):
+                continue
+            if not isinstance(outcome, Suspended):
+                self._board.earlier.discard(index)
+            self.display.end(index, outcome)
 
     async def _tell(self, line: Moved, runtime: SqliteRuntime) -> None:
         index = self._index[line.call_id]

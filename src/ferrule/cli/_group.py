@@ -66,7 +66,8 @@ class Commands(click.Group):
             formatter.write_dl([(name, self._table[name][0]) for name in self.list_commands(ctx)])
 
     def _listed(self) -> str:
-        return " and ".join(f"`{name}`" for name in sorted(self._table))
+        *names, last = (f"`{name}`" for name in sorted(self._table))
+        return f"{', '.join(names)} and {last}"
 
 
 def run(

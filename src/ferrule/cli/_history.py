@@ -14,7 +14,7 @@ from ferrule.cli._journal import REFUSED, as_json, journal, printable, visit
 from ferrule.cli._refused import Refused
 from ferrule.cli._signals import INTERRUPTED
 from ferrule.cli._streams import ResultStream, result_stream
-from ferrule.cli._tables import draw, new_table
+from ferrule.cli._tables import WIDEST, draw, new_table
 from ferrule.helpers import one_line
 from ferrule.ports import Moved
 from ferrule.runtime import SqliteInbox
@@ -25,8 +25,6 @@ _BETWEEN = 0.2
 
 _SHORT = 8
 """Characters of a question's id in a line of the history."""
-
-_DAY = 10
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -102,19 +100,23 @@ class _Rows:
 
     def __init__(self, asked: Asked) -> None:
         self._is_short = asked.call is not None or asked.batch is not None
+        self._follows = asked.follow
         self._day = ""
 
     def table(self, lines: Sequence[Moved]) -> Table:
         """Return the next lines; the first time below a heading."""
         table = new_table()
+        table.padding = (0, 1, 0, 0)
         table.show_header = not self._day
-        table.add_column("time", style="dim", width=_DAY)
-        table.add_column("call", overflow="fold", width=12 if self._is_short else 20)
-        table.add_column("step", overflow="fold", width=10)
-        table.add_column("state", overflow="fold", width=10)
+        # What follows must stand below what was drawn before, so that no width may depend on it.
+        widths = (16, 10) if self._follows else (None, None)
+        table.add_column("time", style="dim", width=8)
+        table.add_column("call", overflow="fold", width=widths[0], max_width=WIDEST)
+        table.add_column("step", overflow="fold", width=9)
+        table.add_column("state", width=10)
         table.add_column("leg", justify="right", width=3)
-        table.add_column("by", overflow="fold", ratio=1)
-        table.add_column("detail", overflow="fold", ratio=3)
+        table.add_column("by", overflow="fold", width=widths[1], max_width=16)
+        table.add_column("detail", overflow="fold", ratio=1)
         for line in lines:
             self._add(table, line)
         return table
@@ -122,7 +124,7 @@ class _Rows:
     def _add(self, table: Table, line: Moved) -> None:
         day = f"{line.at:%Y-%m-%d}"
         if day != self._day:
-            table.add_row(Text(day))
+            table.add_row("", Text(day, style="dim"))
             self._day = day
         call = line.call_id.removeprefix(f"{line.batch_id}/") if self._is_short else line.call_id
         table.add_row(
@@ -132,17 +134,17 @@ class _Rows:
             Text(line.state),
             Text(str(line.leg)),
             Text(one_line(line.by)),
-            Text("; ".join(_details(line.data))),
+            Text("; ".join(_details(line))),
         )
 
 
-def _details(data: object) -> Iterator[str]:
-    """Yield what goes with a line, in words."""
-    if not isinstance(data, Mapping):
+def _details(line: Moved) -> Iterator[str]:
+    """Yield what goes with a line, in words, but for what its state says."""
+    if not isinstance(line.data, Mapping):
         return
-    for name, value in cast("Mapping[str, object]", data).items():
+    for name, value in cast("Mapping[str, object]", line.data).items():
         if name == "wait":
             yield f"question {str(value)[:_SHORT]}"
-        else:
+        elif (name, value) != ("outcome", line.state):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             yield f"{name} {one_line(text, 200)}"

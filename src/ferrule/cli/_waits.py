@@ -45,11 +45,12 @@ async def _waiting(inbox: SqliteInbox) -> tuple[list[Wait], list[str]]:
 
 def _table(waits: Sequence[Wait], ids: Sequence[str]) -> Table:
     table = new_table()
+    table.padding = (0, 1, 0, 0)
     table.add_column("id", style="bold", no_wrap=True)
-    table.add_column("since", style="dim", min_width=10, max_width=10)
-    table.add_column("call", overflow="fold", max_width=2 * WIDEST, ratio=2)
+    table.add_column("since", style="dim", width=10)
+    table.add_column("call", overflow="fold", ratio=3)
     table.add_column("question", overflow="fold", ratio=3)
-    table.add_column("takes", overflow="fold", max_width=2 * WIDEST, ratio=1)
+    table.add_column("takes", overflow="fold", max_width=2 * WIDEST, ratio=2)
     for wait in waits:
         table.add_row(
             Text(shortened(wait.id, ids)),
