@@ -14,6 +14,20 @@ import msgspec
 from ferrule import Outcome, Record, ToolCall
 from ferrule.states import State, Step
 
+__all__ = (
+    "DurableBatch",
+    "DurableCall",
+    "Evidence",
+    "Inbox",
+    "Kept",
+    "Moved",
+    "Note",
+    "Receipt",
+    "Resolution",
+    "Runtime",
+    "Wait",
+)
+
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """

@@ -148,6 +148,7 @@ class Drive:
         self._due: deque[Row] = deque()
         self._first: dict[str, int] = {}
         self._turns: dict[int, anyio.Event] = {}
+        self._passing: set[int] = set()
         self._open: set[str] = set()
         self._asking: set[str] = set()
         self._recent: set[str] = set()
@@ -352,11 +353,26 @@ class Drive:
         return await self._host.read(functools.partial(leg_of, row=row))
 
     def _pass_on(self, call_id: str) -> None:
-        """Let those have their turn that waited for a call which needs its own no more."""
-        position = self._first.pop(call_id, None)
-        if position is not None:
+        """
+        Let those have their turn that waited for a call which needs its own no more.
+
+        A call that ended before its turn came takes it all the same when it comes: who waits for
+        it waits through it for those before.
+        """
+        ended = [call_id]
+        while ended:
+            name = ended.pop()
+            position = self._first.get(name)
+            if position is None:
+                continue
+            if not self._turn_of(position).is_set():
+                self._passing.add(position)
+                continue
+            del self._first[name]
             for following in self._schedule.finish(position):
                 self._turn_of(following).set()
+                if following in self._passing:
+                    ended.append(self._names[following])
 
     # ---- when a leg may begin ------------------------------------------------------------------
 

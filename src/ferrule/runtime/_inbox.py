@@ -127,7 +127,7 @@ class JournalInbox:
         return await self._access.read(look)
 
     async def batch(self, batch_id: str) -> list[DurableCall]:
-        """Return the calls of a batch, in order; none if nobody has heard of it."""
+        """Return the calls of a batch with all that is kept of them; none of an unknown one."""
         return await self._access.read(functools.partial(reading.batch, name=batch_id))
 
     async def call(self, call_id: str) -> DurableCall:

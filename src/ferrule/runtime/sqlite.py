@@ -10,6 +10,7 @@ import functools
 import inspect
 import uuid
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -54,11 +55,17 @@ from ferrule.runtime._batches import (
 from ferrule.runtime._calls import Row, calls_where
 from ferrule.runtime._drive import Drive, Running
 from ferrule.runtime._history import asked_by, find, history, outcomes
-from ferrule.runtime._host import Host
+from ferrule.runtime._host import Host, logger
 from ferrule.runtime._inbox import JournalInbox
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import read
+
+__all__ = (
+    "Reaper",
+    "SqliteBatch",
+    "SqliteRuntime",
+)
 
 Reaper = Callable[[Record], Awaitable[None] | None]
 """Ends what a lost call left behind, of which it wrote a record: a process group, a container."""
@@ -331,6 +338,8 @@ class SqliteRuntime:
 
         tool = RawTool(Definition(f"reaper/{record.namespace.replace(':', '.')}"), reap)
         outcome = (await Executor([tool]).run([ToolCall.of(tool.definition.name)]))[0]
+        if isinstance(outcome, Failed):  # Any other error the executor logs; this one is for us.
+            logger.error("a %s was not ended: %s", record.namespace, outcome.failure)
         return isinstance(outcome, Completed)
 
 
@@ -383,24 +392,41 @@ class SqliteBatch:
     @property
     def events(self) -> AsyncIterator[Moved]:
         """The batch's history from its beginning, then live, until every call is settled."""
-        return self._events()
+        return _Events(self._runtime, self._host, self._id)
 
-    async def _events(self) -> AsyncIterator[Moved]:
-        last = 0
-        while True:
+
+class _Events:
+    """The history of a batch, followed; no generator, so that who stops reading leaves nothing."""
+
+    def __init__(self, runtime: SqliteRuntime, host: Host, batch_id: str) -> None:
+        self._runtime = runtime
+        self._host = host
+        self._id = batch_id
+        self._lines: deque[Moved] = deque()
+        self._last = 0
+        self._is_open = True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Moved:
+        news: anyio.Event | None = None
+        while not self._lines:
+            if not self._is_open:
+                raise StopAsyncIteration
+            if news is not None:
+                await self._runtime.take(self._id)
+                await news.wait()
             news = self._host.news
-            lines, is_open = await self._host.read(functools.partial(self._since, last))
-            for line in lines:
-                last = line.seq
-                yield line
-            if not is_open:
-                return
-            await self._runtime.take(self._id)
-            await news.wait()
+            lines, self._is_open = await self._host.read(self._since)
+            self._lines.extend(lines)
+        line = self._lines.popleft()
+        self._last = line.seq
+        return line
 
-    def _since(self, last: int, tx: Transaction) -> tuple[list[Moved], bool]:
+    def _since(self, tx: Transaction) -> tuple[list[Moved], bool]:
         row = tx.row("SELECT open FROM batches WHERE id = ?", self._id)
-        return history(tx, batch=self._id, after=last), row is not None and bool(row["open"])
+        return history(tx, batch=self._id, after=self._last), row is not None and bool(row["open"])
 
 
 def _claimed(
