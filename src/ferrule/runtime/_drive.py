@@ -322,6 +322,10 @@ class Drive:
             await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
         except Fenced as fenced:
             self.lose(fenced)
+        except KeyboardInterrupt as interrupt:  # Whoever entered the runtime is to have it.
+            self._host.interrupt = interrupt
+            self._host.closing = True
+            self._tasks.cancel_scope.cancel()
         finally:
             del self._running[row.id]
             del self._by_key[row.idempotency_key]

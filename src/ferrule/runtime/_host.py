@@ -54,6 +54,7 @@ class Host:
         claims: The batches that are driven here, by id.
         running: The calls that are at work here, with their fences.
         closing: Whether no further leg begins.
+        interrupt: What a tool raised that ends the program, and not its call alone.
     """
 
     def __init__(self, path: Path, *, lease: float, poll: float, patience: float) -> None:
@@ -64,6 +65,7 @@ class Host:
         self.claims: dict[str, Claim] = {}
         self.running: dict[str, int] = {}
         self.closing = False
+        self.interrupt: KeyboardInterrupt | None = None
         self._is_served = False
         self._loop: _Loop | None = None
         self._left: dict[str, tuple[int, Callable[[], bool]]] = {}

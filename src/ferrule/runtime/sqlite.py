@@ -151,6 +151,8 @@ class SqliteRuntime:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._leave()
+        if self._host.interrupt is not None:
+            raise self._host.interrupt
 
     async def _leave(self) -> None:
         """Let others have what is not settled, and close the journal."""
