@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import cast
 
 import anyio
 import click
 import msgspec
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -68,7 +70,7 @@ async def _tell(inbox: SqliteInbox, asked: Asked, result: ResultStream) -> None:
     elif asked.as_json:
         result.write_json(msgspec.to_builtins(lines))
     elif lines:
-        draw(_Rows(asked).table(lines), result)
+        draw(_Rows(follows=False).drawn(lines), result)
     elif asked.batch is not None:
         raise Refused(f"there is no batch {asked.batch}; `ferrule history` has them all", REFUSED)
     else:
@@ -79,7 +81,7 @@ async def _follow(
     inbox: SqliteInbox, asked: Asked, result: ResultStream, lines: Sequence[Moved]
 ) -> None:
     """Write what happens until all that was named is settled, or nobody reads any more."""
-    rows, states, last = _Rows(asked), dict[str, str](), 0
+    rows, states, last = _Rows(follows=True), dict[str, str](), 0
     is_named = asked.call is not None or asked.batch is not None
     while result.is_read:
         for line in lines:
@@ -88,7 +90,7 @@ async def _follow(
             for line in lines:
                 result.write_json(msgspec.to_builtins(line), compact=True)
         elif lines:
-            draw(rows.table(lines), result)
+            draw(rows.drawn(lines), result)
         if is_named and states and SETTLED.issuperset(states.values()):
             return
         await anyio.sleep(_BETWEEN)
@@ -98,44 +100,60 @@ async def _follow(
 class _Rows:
     """Makes tables of lines, each going on where the last one ended."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._is_short = asked.call is not None or asked.batch is not None
-        self._follows = asked.follow
-        self._day = ""
+    def __init__(self, *, follows: bool) -> None:
+        self._follows = follows
+        self._heading = ""
+        self._widths = (0, 0)
 
-    def table(self, lines: Sequence[Moved]) -> Table:
-        """Return the next lines; the first time below a heading."""
+    def drawn(self, lines: Sequence[Moved]) -> RenderableType:
+        """Return the next lines: a table for each day and batch, the first below its heading."""
+        parts: list[RenderableType] = []
+        for heading, group in groupby(lines, _heading):
+            rows = list(group)
+            if heading != self._heading:
+                parts.append(Text(heading, style="bold"))
+            parts.append(self._table(rows, lines))
+            self._heading = heading
+        return Group(*parts)
+
+    def _table(self, rows: Sequence[Moved], lines: Sequence[Moved]) -> Table:
         table = new_table()
         table.padding = (0, 1, 0, 0)
-        table.show_header = not self._day
-        # What follows must stand below what was drawn before, so that no width may depend on it.
-        widths = (16, 10) if self._follows else (None, None)
+        table.show_header = not self._heading
+        call, by = self._widths = self._widths if self._heading else self._measured(lines)
         table.add_column("time", style="dim", width=8)
-        table.add_column("call", overflow="fold", width=widths[0], max_width=WIDEST)
+        table.add_column("call", overflow="fold", width=call)
         table.add_column("step", overflow="fold", width=9)
         table.add_column("state", width=10)
         table.add_column("leg", justify="right", width=3)
-        table.add_column("by", overflow="fold", width=widths[1], max_width=16)
+        table.add_column("by", overflow="fold", width=by)
         table.add_column("detail", overflow="fold", ratio=1)
-        for line in lines:
-            self._add(table, line)
+        for line in rows:
+            table.add_row(
+                Text(f"{line.at:%H:%M:%S}"),
+                Text(_call(line)),
+                Text(line.step.replace("_", " ")),
+                Text(line.state),
+                Text(str(line.leg)),
+                Text(one_line(line.by)),
+                Text("; ".join(_details(line))),
+            )
         return table
 
-    def _add(self, table: Table, line: Moved) -> None:
-        day = f"{line.at:%Y-%m-%d}"
-        if day != self._day:
-            table.add_row("", Text(day, style="dim"))
-            self._day = day
-        call = line.call_id.removeprefix(f"{line.batch_id}/") if self._is_short else line.call_id
-        table.add_row(
-            Text(f"{line.at:%H:%M:%S}"),
-            Text(one_line(call)),
-            Text(line.step.replace("_", " ")),
-            Text(line.state),
-            Text(str(line.leg)),
-            Text(one_line(line.by)),
-            Text("; ".join(_details(line))),
-        )
+    def _measured(self, lines: Sequence[Moved]) -> tuple[int, int]:
+        """Return how wide calls and people are; of those who come later, nobody knows yet."""
+        call = max([4, *(len(_call(line)) for line in lines)])
+        by = max([10 if self._follows else 2, *(len(one_line(line.by)) for line in lines)])
+        return min(call, WIDEST), min(by, 16)
+
+
+def _heading(line: Moved) -> str:
+    return f"{line.at:%Y-%m-%d}  {one_line(line.batch_id)}"
+
+
+def _call(line: Moved) -> str:
+    """Return a call's id within its batch."""
+    return one_line(line.call_id.removeprefix(f"{line.batch_id}/"))
 
 
 def _details(line: Moved) -> Iterator[str]:
