@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from ferrule.cli._answers import content_of, shown, takes
-from ferrule.cli._journal import as_json, by, find_wait, journal, printable, speaker, visit
+from ferrule.cli._journal import REFUSED, as_json, by, find_wait, journal, printable, speaker, visit
 from ferrule.cli._refused import Refused
 from ferrule.cli._streams import ResultStream, result_stream
 from ferrule.helpers import one_line
@@ -57,7 +57,7 @@ def command(
     once where a process runs its turn, else when the turn is run again.
     """
     with result_stream() as result:
-        text = sys.stdin.read() if answer == "-" else answer
+        text = _read() if answer == "-" else answer
         said = Answer(wait, text, speaker(by), answer_id)
         asked, content, receipt = visit(journal, lambda inbox: _answer(inbox, said))
         if as_json:
@@ -66,6 +66,14 @@ def command(
         else:
             _write(asked, content, receipt, result)
     return 0
+
+
+def _read() -> str:
+    """Return what standard input has, without the line feed that ends its last line."""
+    try:
+        return sys.stdin.buffer.read().decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise Refused("the answer on standard input is not UTF-8", REFUSED) from None
 
 
 async def _answer(inbox: SqliteInbox, said: Answer) -> tuple[Wait, object, Receipt]:

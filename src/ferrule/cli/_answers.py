@@ -10,8 +10,13 @@ from ferrule.cli._refused import Refused
 from ferrule.helpers import one_line
 from ferrule.ports import Wait
 
-_PLAIN = {"boolean": "yes or no", "string": "a text"}
-"""Schemas that need no schema to be understood."""
+_KINDS = {
+    "boolean": ("yes or no", "yes"),
+    "string": ("a text", "TEXT"),
+    "integer": ("a whole number", "NUMBER"),
+    "number": ("a number", "NUMBER"),
+}
+"""Types of which a schema says nothing more: how that is said, and what a person types."""
 
 _WORDS = {"yes": True, "no": False}
 
@@ -40,9 +45,11 @@ def content_of(text: str, wait: Wait) -> object:
 
 def takes(wait: Wait) -> str:
     """Return what answers a question, in a line."""
-    kind = _kind(wait)
-    is_plain = kind in _PLAIN and wait.schema == {"type": kind}
-    return _PLAIN[kind] if is_plain else schema_line(wait)
+    kind, choices = _kind(wait), _choices(wait)
+    if choices and wait.schema == {"type": kind, "enum": choices}:
+        return one_line(" or ".join(json.dumps(one, ensure_ascii=False) for one in choices))
+    is_plain = kind in _KINDS and wait.schema == {"type": kind}
+    return _KINDS[kind][0] if is_plain else schema_line(wait)
 
 
 def schema_line(wait: Wait) -> str:
@@ -76,10 +83,14 @@ def _kind(wait: Wait) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _example(wait: Wait) -> str:
-    if _kind(wait) == "boolean":
-        return "yes"
+def _choices(wait: Wait) -> list[object]:
+    """Return the values of which an answer is one, or none where it may be others."""
     choices = wait.schema.get("enum") if isinstance(wait.schema, Mapping) else None
-    if isinstance(choices, list) and choices:
-        return json.dumps(cast("list[object]", choices)[0], ensure_ascii=False)
-    return "TEXT" if _kind(wait) == "string" else "JSON"
+    return cast("list[object]", choices) if isinstance(choices, list) else []
+
+
+def _example(wait: Wait) -> str:
+    choices = _choices(wait)
+    if choices:
+        return json.dumps(choices[0], ensure_ascii=False)
+    return _KINDS.get(_kind(wait), ("", "JSON"))[1]
