@@ -221,6 +221,7 @@ class Inbox(Protocol):
         Take a question back; its call has failed.
 
         Raises:
+            AnswerRefused: nobody takes it back: `by` is empty.
             WaitClosed: nothing waits by this id.
         """
         ...

@@ -88,6 +88,7 @@ class JournalInbox:
         Take a question back; its call has failed.
 
         Raises:
+            AnswerRefused: nobody takes it back: `by` is empty.
             WaitClosed: nothing waits by this id.
         """
         await self._access.write(functools.partial(waiting.withdraw, wait_id=wait_id, by=by))

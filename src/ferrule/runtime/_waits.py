@@ -200,6 +200,8 @@ def _take(tx: Transaction, row: sqlite3.Row, content: object, by: str, answer_id
 
 def withdraw(tx: Transaction, wait_id: str, by: str) -> None:
     """Take a question back; see `ferrule.ports.Inbox.withdraw`."""
+    if not by.strip():
+        raise AnswerRefused("who takes a question back says so: by=…")
     row = tx.row("SELECT * FROM waits WHERE id = ?", wait_id)
     if row is None:
         raise _unheard_of(wait_id)

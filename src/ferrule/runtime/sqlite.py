@@ -293,7 +293,7 @@ class SqliteRuntime:
                 cancel(tx, row, by)
 
         await self._host.write(work)
-        self._host.tell()
+        self._host.hear()
 
     # ---- what the executor asks ------------------------------------------------------------------
 
@@ -352,7 +352,6 @@ class SqliteBatch:
         self._runtime = runtime
         self._host = host
         self._id = batch_id
-        self._drive: Drive | None = None
 
     def __repr__(self) -> str:
         return f"<SqliteBatch {self._id!r}>"
@@ -375,20 +374,21 @@ class SqliteBatch:
         return await self._wait(through_questions=False)
 
     async def _wait(self, *, through_questions: bool) -> list[Outcome]:
+        drive: Drive | None = None
         while True:
             news = self._host.news
-            drive = self._drive = self._runtime.drive_of(self._id) or self._drive
-            if drive is not None and (drive.is_settled if through_questions else drive.rests):
+            here = self._runtime.drive_of(self._id)
+            drive = here or drive
+            if drive is not None and drive.is_settled:
                 return drive.standing
-            if self._runtime.drive_of(self._id) is not None:
-                await news.wait()
-                continue
-            standing = await self._host.read(functools.partial(outcomes, batch=self._id))
-            known = [one for one in standing if one is not None]
-            waits = through_questions and any(isinstance(one, Suspended) for one in known)
-            if len(known) == len(standing) and not waits:
-                return known
-            await self._runtime.take(self._id)
+            if here is None or (here.rests and not through_questions):
+                # What was answered, here or elsewhere, may be known to the journal alone.
+                standing = await self._host.read(functools.partial(outcomes, batch=self._id))
+                known = [one for one in standing if one is not None]
+                waits = through_questions and any(isinstance(one, Suspended) for one in known)
+                if len(known) == len(standing) and not waits:
+                    return known
+                await self._runtime.take(self._id)
             await news.wait()
 
     @property
