@@ -12,8 +12,10 @@ from ferrule import (
     Decision,
     InputRequest,
     Registry,
+    Result,
     tool,
 )
+from ferrule.helpers import run_command
 
 
 def note(line: str) -> None:
@@ -51,11 +53,25 @@ async def keyed(gate: str, context: Context) -> str:
     return await passed(gate, context)
 
 
-@tool
+@tool(uses="till")
 async def once(gate: str, context: Context) -> str:
     """Wait at a gate; nobody knows what a second run would do."""
     await context.record("shop:paying", {"gate": gate, "to": "\x1b[31mred"})
     return await passed(gate, context)
+
+
+@tool(uses="till")
+async def after(order: str) -> str:
+    """Begin when what was called before with the till has ended."""
+    note("after")
+    return f"counted {order}"
+
+
+@tool
+async def commands(context: Context) -> Result:
+    """Run a program that does not end by itself."""
+    script = "exec 9>alive; echo begun; exec sleep 1000"
+    return await run_command(["sh", "-c", script], cwd=".", context=context)
 
 
 @tool
@@ -114,4 +130,6 @@ def policy(call: Authorization) -> Decision:
     return True
 
 
-registry = Registry([refund, safely, keyed, once, breaks, interrupts, chooses]).guarded(policy)
+registry = Registry([refund, safely, keyed, once, after, breaks, interrupts, chooses]).guarded(
+    policy
+)

@@ -32,13 +32,13 @@ from ferrule.cli._journal import REFUSED, shortened, typed
 from ferrule.cli._refused import USAGE, Refused
 from ferrule.cli._signals import INTERRUPTED, Interruption
 from ferrule.errors import BatchConflict, JournalError
-from ferrule.helpers import one_line
+from ferrule.helpers import one_line, reap
 from ferrule.ports import DurableCall, Moved, Wait
 from ferrule.runtime import Reaper, SqliteInbox, SqliteRuntime
 from ferrule.runtime.sqlite import leaf
 from ferrule.states import MOVES, SETTLED
 
-REAPERS: Mapping[str, Reaper] = {}
+REAPERS: Mapping[str, Reaper] = {"shell:process-group": reap}
 """By the namespace of a record, what ends what a lost call left behind."""
 
 _STEPS = frozenset(step for _, step in MOVES)
