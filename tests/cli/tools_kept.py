@@ -13,6 +13,7 @@ from ferrule import (
     InputRequest,
     Registry,
     Result,
+    Tool,
     tool,
 )
 from ferrule.helpers import run_command
@@ -130,6 +131,5 @@ def policy(call: Authorization) -> Decision:
     return True
 
 
-registry = Registry([refund, safely, keyed, once, after, breaks, interrupts, chooses]).guarded(
-    policy
-)
+tools: list[Tool] = [refund, safely, keyed, once, after, commands, breaks, interrupts, chooses]
+registry = Registry(tools).guarded(policy)

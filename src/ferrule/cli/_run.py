@@ -26,7 +26,7 @@ from ferrule import (
 from ferrule.cli._board import Board
 from ferrule.cli._display import Display, shown
 from ferrule.cli._durable import Kept, run_kept
-from ferrule.cli._journal import printable
+from ferrule.cli._journal import faults, printable
 from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
 from ferrule.cli._signals import INTERRUPTED, Interruption
@@ -173,7 +173,8 @@ async def _outcomes(
     """Run the calls; say how they ended, and 0 or the code of a signal."""
     if asked.kept is None:
         return await _batch(registry, calls, asked)
-    return await run_kept(registry, calls, asked.kept, asked.max_parallel)
+    with faults():
+        return await run_kept(registry, calls, asked.kept, asked.max_parallel)
 
 
 async def _batch(
