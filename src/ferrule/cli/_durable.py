@@ -29,8 +29,8 @@ from ferrule.cli._answers import how_to_answer, schema_line
 from ferrule.cli._board import Board
 from ferrule.cli._display import Display, shown
 from ferrule.cli._journal import REFUSED, shortened, typed
-from ferrule.cli._refused import USAGE, Refused
-from ferrule.cli._signals import INTERRUPTED, Interruption
+from ferrule.cli._refused import INTERRUPTED, USAGE, Refused
+from ferrule.cli._signals import Interruption
 from ferrule.errors import BatchConflict, JournalError
 from ferrule.helpers import one_line, reap
 from ferrule.ports import DurableCall, Moved, Wait

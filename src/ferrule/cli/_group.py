@@ -6,8 +6,7 @@ from types import ModuleType
 
 import click
 
-from ferrule.cli._refused import USAGE, Refused
-from ferrule.cli._signals import INTERRUPTED
+from ferrule.cli._refused import INTERRUPTED, USAGE, Refused
 
 _EPILOG = """
 \b

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ferrule.cli._journal import REFUSED, as_json, journal, printable, visit
-from ferrule.cli._refused import Refused
-from ferrule.cli._signals import INTERRUPTED
+from ferrule.cli._refused import INTERRUPTED, Refused
 from ferrule.cli._streams import ResultStream, result_stream
 from ferrule.cli._tables import WIDEST, draw, new_table
 from ferrule.helpers import one_line

@@ -28,8 +28,8 @@ from ferrule.cli._display import Display, shown
 from ferrule.cli._durable import Kept, run_kept
 from ferrule.cli._journal import faults, printable
 from ferrule.cli._loading import load, opened
-from ferrule.cli._refused import Refused
-from ferrule.cli._signals import INTERRUPTED, Interruption
+from ferrule.cli._refused import INTERRUPTED, Refused
+from ferrule.cli._signals import Interruption
 from ferrule.cli._streams import ResultStream, result_stream
 from ferrule.cli._turn import AUTO, FORMATS, read_turn
 from ferrule.helpers import one_line

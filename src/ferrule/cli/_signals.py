@@ -16,9 +16,6 @@ from typing import Self, TypeAlias
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-INTERRUPTED = 130
-"""Exit code: the person stopped it."""
-
 _BASE = 128
 """What a shell adds to the number of the signal that ended a process."""
 
