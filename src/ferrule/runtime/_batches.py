@@ -368,7 +368,7 @@ def lose(  # each by name
     if current.state != "dispatched" or current.fence != row.fence:
         return  # It was heard of after all.
     tx.run("DELETE FROM holds WHERE call = ?", row.id)
-    if again:
+    if again and not current.told:
         step(tx, current, "again", owner=None, lease=None)
         return
     outcome = Unknown("owner_lost", tool=row.call.name, reference=reference)
@@ -384,8 +384,13 @@ def lose(  # each by name
 
 
 def runs_again(row: Row) -> bool:
-    """Say whether a second run of a call does no harm (CONTRACT DUR-2); hints are not asked."""
-    return row.replay in {"safe", "keyed"} or (row.replay == "until_effect" and not row.effect)
+    """
+    Say whether a call is run a second time (CONTRACT DUR-2); hints are not asked.
+
+    It is where that does no harm, unless it was told to stop: nobody wants it any more.
+    """
+    harmless = row.replay in {"safe", "keyed"} or (row.replay == "until_effect" and not row.effect)
+    return harmless and not row.told
 
 
 # ---- cancelling ------------------------------------------------------------------------------

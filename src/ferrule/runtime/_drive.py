@@ -491,6 +491,8 @@ class Drive:
                 running.is_kept = True
             if kept is not None:
                 self._note(running.row.id, kept)
+            if isinstance(outcome, Unknown):
+                self._host.tell()  # Its thread may go on for as long as it likes.
 
     def _note(self, call_id: str, outcome: Outcome) -> None:
         """Note how a call stands now."""
@@ -552,7 +554,7 @@ class Drive:
     def _give_back(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
         """Let the next process run a call again that was stopped here and takes no harm from it."""
         row = call_of(tx, running.row.id)
-        if row.state == "dispatched" and row.fence == fence and runs_again(row) and not row.told:
+        if row.state == "dispatched" and row.fence == fence and runs_again(row):
             step(tx, row, "again", owner=None, lease=None)
             tx.run("DELETE FROM holds WHERE call = ?", row.id)
             return "given back"
