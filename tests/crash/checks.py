@@ -55,14 +55,21 @@ def _retries(journal: Journal) -> Counter[str]:
 
 
 def runs_again(journal: Journal, log: Sequence[Line]) -> Iterator[str]:
-    """DUR-2: a call whose second run does no harm is not unknown because its owner was lost."""
+    """
+    DUR-2: a call whose second run does no harm is not unknown because its owner was lost.
+
+    One that was told to stop is: nobody wants it any more.
+    """
     replays = {line.call: line.replay for line in log if line.what == "begin"}
     for call in journal.calls:
         reason = None if call.outcome is None else call.outcome.get("reason")
         if call.state != "unknown" or reason != "owner_lost":
             continue
         replay = replays.get(call.call, "unknown")
-        has_begun = any(step.step == "effect" for step in journal.of(call.call))
+        notes = {step.step for step in journal.of(call.call)}
+        has_begun = "effect" in notes
+        if "told" in notes:
+            continue
         if replay in {"safe", "keyed"} or (replay == "until_effect" and not has_begun):
             yield f"{call.call} is unknown, and could have run again"
 

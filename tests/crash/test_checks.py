@@ -211,6 +211,13 @@ ALLOWED: dict[str, tuple[Journal, tuple[Line, ...]]] = {
         changed(steps=(*RAN.steps, Step(seq=9, call="a", step="retry", state="admitted"))),
         (line("begin", replay="unknown"), line("raise"), line("begin", replay="unknown")),
     ),
+    "a call was told to stop before its owner was lost": (
+        changed(
+            calls=(call(state="unknown", outcome=LOST),),
+            steps=(Step(seq=9, call="a", step="told", state="dispatched"),),
+        ),
+        (line("begin", replay="keyed"),),
+    ),
     "the one that had the till was killed": (
         changed(calls=TWO),
         (line("begin", uses=TILL), line("killed", ""), line("begin", "b", uses=TILL)),
@@ -228,6 +235,7 @@ def test_what_is_allowed_is_no_breach(case: str) -> None:
     journal, log = ALLOWED[case]
     found = [
         *checks.none_twice(journal, log),
+        *checks.runs_again(journal, log),
         *checks.never_overlapping(journal, log),
         *checks.in_order(journal, log),
     ]
