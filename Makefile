@@ -11,7 +11,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-durable test test-fast fuzz bench bench-peers coverage lint typecheck format pins clean
+.PHONY: help demo demo-durable test test-fast fuzz crash bench bench-peers coverage lint typecheck format pins clean
 
 help:
 	@echo 'make demo       two turns of a model, run by ferrule'
@@ -22,7 +22,7 @@ help:
 	@echo 'make format     let ruff repair what it can  make coverage   branches that no test takes'
 	@echo 'make fuzz       made-up inputs, each reader  make bench      the figures'
 	@echo 'make pins       write constraints.txt anew   make bench-peers  the figures of others beside them'
-	@echo 'make clean      remove what was made'
+	@echo 'make crash      kill -9, a thousand times    make clean      remove what was made'
 
 # ---- set-up: a stamp per set of extras, so that the second run installs nothing -------------------
 
@@ -76,6 +76,10 @@ fuzz: .venv/.dev
 	$(BIN)/python tests/fuzz_turns.py --texts 50000
 	$(BIN)/python tests/fuzz_schemas.py --texts 10000
 	$(BIN)/python tests/fuzz_policies.py --texts 20000
+
+# `kill -9` at every commit and at a thousand moments; `make test` has two hundred.
+crash: .venv/.dev
+	cd tests && ../$(BIN)/python -m crash.storm --commits --again --moments 1000
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/__main__.py

@@ -29,7 +29,16 @@ from ferrule import (
     canonical,
 )
 from ferrule.errors import BatchConflict, Fenced, InvalidValue
-from ferrule.runtime._calls import Row, call_of, calls_where, last_seq, note, step, summary
+from ferrule.runtime._calls import (
+    Row,
+    call_of,
+    calls_where,
+    end_early,
+    last_seq,
+    note,
+    step,
+    summary,
+)
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import outcome_text, read, uses_text, written
@@ -403,9 +412,7 @@ def cancel(tx: Transaction, row: Row, by: str) -> bool:
             step(tx, row, "withdraw", by=by, outcome=outcome_text(failed))
             return False
     if row.state in PENDING or row.state == "suspended":
-        tx.run("DELETE FROM holds WHERE call = ?", row.id)
-        cancelled = Cancelled("cancelled", tool=row.call.name)
-        step(tx, row, "cancel", by=by, outcome=outcome_text(cancelled))
+        end_early(tx, row, Cancelled("cancelled", tool=row.call.name), by=by)
     return False
 
 

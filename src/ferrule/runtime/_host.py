@@ -248,10 +248,10 @@ class Host:
         at_work = list(self.running.items())
         at_work += [(call, fence) for call, (fence, _) in list(self._left.items())]
         try:
-            if claims or at_work:
-                self._store.write(
-                    functools.partial(beat, owner=self.owner, claims=claims, running=at_work)
-                )
+            # Also with nothing to say: who cannot write has not heard of others either.
+            self._store.write(
+                functools.partial(beat, owner=self.owner, claims=claims, running=at_work)
+            )
             self.owner.beat()
         except JournalError as error:
             logger.warning("the leases of this process could not be kept: %s", error)

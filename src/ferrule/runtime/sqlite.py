@@ -67,6 +67,9 @@ __all__ = (
     "SqliteRuntime",
 )
 
+_PAUSE = 0.5
+"""Seconds until a journal is looked at again that could not be."""
+
 Reaper = Callable[[Record], Awaitable[None] | None]
 """Ends what a lost call left behind, of which it wrote a record: a process group, a container."""
 
@@ -253,12 +256,23 @@ class SqliteRuntime:
         while True:
             with anyio.move_on_after(self._host.owner.seconds / 2):
                 await self._host.changed()
-            for drive in list(self._drives.values()):
-                await drive.look()
-            idle = self._seen - self._drives.keys()
-            if idle:
-                for batch_id in idle & set(await self._host.read(_open_batches)):
-                    await self.take(batch_id)
+            try:
+                await self._look_once()
+            except JournalError as error:
+                if not error.passing:
+                    raise
+                logger.warning("the journal is away, and is looked at again: %s", error)
+                await anyio.sleep(_PAUSE)
+                self._host.hear()
+
+    async def _look_once(self) -> None:
+        for drive in list(self._drives.values()):
+            await drive.look()
+        idle = self._seen - self._drives.keys()
+        if idle:
+            for batch_id in idle & set(await self._host.read(_open_batches)):
+                await self.take(batch_id)
+        self._host.tell()  # Who waits for another process's batch looks whether that is lost.
 
     def drive_of(self, batch_id: str) -> Drive | None:
         """Return what drives a batch here, if it is driven here."""
