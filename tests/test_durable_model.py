@@ -454,7 +454,7 @@ class Beside(RuleBasedStateMachine):
             call.doubt("cancelled")
         elif call.asks == "tool":
             call.end("failed", "cancelled while it waited")
-        elif call.may_have_run and ("admitted", "doubt") in MOVES:
+        elif call.may_have_run:
             call.doubt("cancelled")
         else:
             call.end("cancelled", "did not run")
