@@ -22,7 +22,7 @@ from ferrule.runtime._store import Work
 
 T = TypeVar("T")
 
-PATIENCE = 8.0
+PATIENCE = 60.0
 """Seconds after which whatever hangs becomes a failure; nothing waits for them otherwise."""
 
 LEASE = 10 * PATIENCE

@@ -110,6 +110,7 @@ class Call:
         self.begins = 0
         self.ended = ""
         self.effect = False
+        self.may_have_run = False
         self.approved: bool | None = None
         self.asks = ""
 
@@ -196,9 +197,17 @@ class Turn:
 
     def _forget(self) -> None:
         """Have nobody wait for what has ended."""
-        moving = [one for one in self.calls if one.is_pending or one.state == "dispatched"]
-        self.in_order = [one for one in self.in_order if one in moving]
-        self.tickets = [one for one in self.tickets if one in moving]
+        # Who ended before its turn came takes its turn all the same: what is behind it is in order.
+        for call in list(self.in_order):
+            ended = not call.is_pending and call.state != "dispatched"
+            if ended and not self._is_behind(call):
+                self.in_order.remove(call)
+        self.tickets = [one for one in self.tickets if one.is_pending]
+
+    def _is_behind(self, call: Call) -> bool:
+        """Say whether the turn of a call has still to come."""
+        before = self.in_order[: self.in_order.index(call)] if call in self.in_order else []
+        return any(call.conflicts(other) for other in before)
 
     def _advance(self, call: Call) -> bool:
         """Take one step of a call, if it can."""
@@ -212,18 +221,13 @@ class Turn:
             return False
         else:
             call.begin()
-        if call.state != "dispatched" and call in self.in_order:
-            self.in_order.remove(call)
-        if call in self.tickets:
-            self.tickets.remove(call)
+        self._forget()
         return True
 
     def _waits(self, call: Call) -> bool:
-        if call in self.in_order:
-            before = self.in_order[: self.in_order.index(call)]
-            if any(call.conflicts(other) for other in before):
-                call.state = "authorized"
-                return True
+        if self._is_behind(call):
+            call.state = "authorized"
+            return True
         mine = self.tickets.index(call) if call in self.tickets else None
         ahead = [*self.tickets[:mine], *(one for one in self.calls if one.state == "dispatched")]
         if not any(call.conflicts(other) for other in ahead):
@@ -376,6 +380,7 @@ class Beside(RuleBasedStateMachine):
             for call in lined_up:
                 if call.runs_again:
                     call.state = "admitted"
+                    call.may_have_run |= call.spec.replay == "keyed"
                 elif reason == "cancelled":
                     call.doubt(reason)
             turn.take()
@@ -449,6 +454,8 @@ class Beside(RuleBasedStateMachine):
             call.doubt("cancelled")
         elif call.asks == "tool":
             call.end("failed", "cancelled while it waited")
+        elif call.may_have_run:
+            call.doubt("cancelled")
         else:
             call.end("cancelled", "did not run")
         self.closed += [] if wait is None else [wait]
@@ -563,6 +570,7 @@ class Beside(RuleBasedStateMachine):
 
         self.portal.call(retry)
         call.state, call.ended = "admitted", ""
+        call.may_have_run |= call.spec.replay != "safe"
         if not was_open:
             turn.take()
         turn.run()

@@ -194,6 +194,31 @@ async def test_one_gated_call_never_holds_back_its_siblings(home: Home) -> None:
     assert [outcome.text for outcome in after] == ["went", "paid", "went"]
 
 
+async def test_a_call_that_is_approved_before_its_turn_has_its_turn(home: Home) -> None:
+    """EXE-3, AUT-6: it asked while others worked, and runs where the model put it."""
+    doors = Doors()
+
+    async def work(arguments: dict[str, object], _: Context) -> object:
+        return await doors.pass_through(str(arguments["at"]))
+
+    tools = Registry([raw("work", work, uses="repo")]).guarded(
+        lambda asked: ask("?") if asked.arguments["at"] == "d2" else True
+    )
+    async with home.runtime(tools) as runtime:
+        batch = await runtime.submit(
+            [call("work", f"c{n}", at=f"d{n}") for n in (1, 2, 3)], batch_id="t1"
+        )
+        await seen(batch, "ask", "t1/c2")
+        await doors.until("d1")
+        await answered(runtime.inbox, True)
+        await seen(batch, "wait", "t1/c2")
+        await seen(batch, "wait", "t1/c3")
+        doors.open("d1", "d2", "d3")
+        await settled(batch)
+    assert doors.begun == ["d1", "d2", "d3"]
+    assert doors.most == 1
+
+
 async def test_a_slow_policy_holds_no_slot(home: Home) -> None:
     """AUT-6: permission comes before dispatch, beside whatever runs."""
     doors = Doors()

@@ -312,6 +312,7 @@ class Drive:
         while self._due and len(self._running) < self._window and not self._is_leaving:
             row = self._due.popleft()
             self._asking.discard(row.id)
+            self._passing.discard(row.position)  # It asked before its turn, and is to have it now.
             running = self._running[row.id] = Running(self, row)
             self._by_key[row.idempotency_key] = running
             self._tasks.start_soon(self._leg, running)

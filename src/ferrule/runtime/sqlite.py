@@ -421,24 +421,31 @@ class _Events:
         self._lines: deque[Moved] = deque()
         self._last = 0
         self._is_open = True
+        self._news: anyio.Event | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Moved:
-        news: anyio.Event | None = None
+        growth: anyio.Event | None = None
         while not self._lines:
             if not self._is_open:
                 raise StopAsyncIteration
-            if news is not None:
-                await self._runtime.take(self._id)
-                await news.wait()
-            news = self._host.news
+            if growth is not None:
+                await self._take()
+                await growth.wait()
+            growth = self._host.growth
             lines, self._is_open = await self._host.read(self._since)
             self._lines.extend(lines)
         line = self._lines.popleft()
         self._last = line.seq
         return line
+
+    async def _take(self) -> None:
+        """Drive the batch here if nobody does; looked at again only when something has changed."""
+        if self._news is None or self._news.is_set():
+            self._news = self._host.news
+            await self._runtime.take(self._id)
 
     def _since(self, tx: Transaction) -> tuple[list[Moved], bool]:
         row = tx.row("SELECT open FROM batches WHERE id = ?", self._id)
