@@ -4,7 +4,7 @@ import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from typing import Self, cast
 
 import anyio
 import pytest
@@ -503,7 +503,7 @@ class Places:
         for told in self.told:
             told(f"at:{place}")
 
-    async def __aenter__(self) -> "Places":
+    async def __aenter__(self) -> Self:
         return self
 
     async def aclose(self) -> None:
