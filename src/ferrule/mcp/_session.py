@@ -120,16 +120,19 @@ class Wiring(JSONRPCDispatcher[TransportContext]):
     Progress is handed on where it is read, so that none comes after the result.
 
     Attributes:
-        over: Whether nothing can be sent any more.
         progress: Who hears of the progress of which request.
     """
 
     def __init__(self, lane: Lane, heard: Heard, version_of: Callable[[], str | None]) -> None:
         super().__init__(*lane.streams)
-        self.over = False
         self.progress: dict[str, OnProgress] = {}
         self._heard = heard
         self._version_of = version_of
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be sent any more; true before any who waited hears of it."""
+        return self._closed
 
     @override
     async def send_raw_request(
@@ -140,7 +143,7 @@ class Wiring(JSONRPCDispatcher[TransportContext]):
         *,
         _related_request_id: types.RequestId | None = None,
     ) -> dict[str, Any]:
-        if self.over:
+        if self.is_over:
             raise Broken("not_sent", "the connection to the server is not there any more")
         answer = await super().send_raw_request(
             method, params, opts, _related_request_id=_related_request_id
@@ -172,7 +175,6 @@ class Wiring(JSONRPCDispatcher[TransportContext]):
         try:
             await super().run(on_request, on_notify, listened, task_status=task_status)
         finally:
-            self.over = True
             self._heard(_OVER)
 
     def _progressed(self, params: Mapping[str, Any]) -> None:
@@ -257,7 +259,7 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """Whether nothing can be sent any more."""
-        return self._wiring.over or self.done.is_set()
+        return self._wiring.is_over or self.done.is_set()
 
     @property
     def tells_of_changes(self) -> bool:

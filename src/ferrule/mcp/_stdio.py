@@ -40,6 +40,9 @@ _TAIL = 4 * 1024
 _QUIT, _TERM, _KILL = 2.0, 2.0, 2.0
 """Seconds that a child has after its input was closed, after SIGTERM, and after SIGKILL."""
 
+_LAST_WORDS = 0.5
+"""Seconds that a child has to end after it closed its output."""
+
 _POLL = 0.01
 
 
@@ -102,6 +105,7 @@ class Child:
                     async for line in _lines(self.process.stdout):
                         if (message := _parsed(line)) is not None:
                             await to_session.send(message)
+                    await self._has_ended(_LAST_WORDS)  # So that its code can be told.
                 except TooLong as error:
                     self.broke = error
                     logger.warning("server %d: %s", self.process.pid, error)
