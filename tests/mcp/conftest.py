@@ -5,9 +5,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import pytest
 import uvicorn
@@ -21,28 +21,51 @@ Era = Literal["auto", "legacy"]
 LAB = str(Path(mcp_lab.__file__))
 
 
-@contextlib.contextmanager
-def at_an_address(app: Starlette) -> Iterator[str]:
-    """Serve an ASGI app on a free port of this machine, in a thread, to the end of the block."""
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        listening.close()
+class Serving:
+    """A web server in a thread of this process, which can be stopped and started again."""
+
+    def __init__(self, make: Callable[[], Starlette], port: int = 0) -> None:
+        self._listening = socket.socket()
+        self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listening.bind(("127.0.0.1", port))
+        self._listening.listen()
+        self.port: int = self._listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        # Made in its thread, as what anyio makes belongs to the loop that runs where it is made.
+        config = uvicorn.Config(make, factory=True, log_level="critical")
+        config.timeout_graceful_shutdown = 1
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._listening]}
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop it, calls and all; a second time does nothing."""
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._listening.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 @pytest.fixture(scope="session")
 def web_lab() -> Iterator[tuple[Lab, str]]:
     """Serve a lab for all tests, in a thread of this process."""
     lab = Lab()
-    with at_an_address(lab.server.streamable_http_app()) as url:
-        yield lab, url
+    with Serving(lab.server.streamable_http_app) as serving:
+        yield lab, serving.url
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Serving]]:
+    """Give what serves a web app on a port, a free one if none is given, to the end of the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda make, port=0: stack.enter_context(Serving(make, port))
 
 
 @pytest.fixture(scope="session")

@@ -35,13 +35,15 @@ class Calling:
     Attributes:
         context: The call as its tool knows it.
         line: Of which connection it is; to tell calls apart that run inside one another.
-        ended: Whether it is over.
+        over: Set when it is over.
+        is_deaf: Whether nobody answers its questions any more.
     """
 
     def __init__(self, context: Context, line: object) -> None:
         self.context = context
         self.line = line
-        self.ended = False
+        self.over = anyio.Event()
+        self.is_deaf = False
         self._open: set[anyio.CancelScope] = set()
 
     async def ask(self, params: Mapping[str, object]) -> Wire:
@@ -52,7 +54,7 @@ class Calling:
             FerruleError: it cannot be asked, or was answered with what it did not ask for.
             Exception: what the asker raised.
         """
-        if self.ended:
+        if self.is_deaf:
             return _CANCEL
         with anyio.CancelScope() as scope:
             self._open.add(scope)
@@ -62,11 +64,12 @@ class Calling:
                 self._open.discard(scope)
         return _CANCEL
 
-    def end(self) -> None:
-        """Say that the call is over: nobody need answer what it still asks."""
-        self.ended = True
+    def hang_up(self) -> bool:
+        """Have nobody answer any more, and who is asked told so; say whether somebody was."""
+        self.is_deaf = True
         for scope in self._open:
             scope.cancel()
+        return bool(self._open)
 
 
 _CANCEL: Wire = {"action": "cancel"}
@@ -87,7 +90,12 @@ class Router:
     def end(self, calling: Calling) -> None:
         """Note that it is over."""
         self._calls.discard(calling)
-        calling.end()
+        calling.hang_up()
+        calling.over.set()
+
+    def hang_up(self) -> list[Calling]:
+        """Have nobody answer any more; return the calls of which somebody was asked something."""
+        return [calling for calling in self._calls if calling.hang_up()]
 
     async def answer(
         self, context: ClientRequestContext, params: types.ElicitRequestParams

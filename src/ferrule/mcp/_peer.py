@@ -28,6 +28,9 @@ CHANGED = "notifications/tools/list_changed"
 SETTLE_SECONDS = 5.0
 """What a new listing may hold up the call that brought it about."""
 
+GOODBYE_SECONDS = 0.8
+"""What calls that ask something have to end, when the connection is being closed."""
+
 LAST_WORD_SECONDS = 5.0
 """What it may take to tell a server that nobody will answer it."""
 
@@ -83,7 +86,11 @@ class Peer:
         await self.refresh()
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Hang up; a server that asks something hears before that nobody will answer."""
+        asking = self._router.hang_up()
+        with anyio.move_on_after(GOODBYE_SECONDS):
+            for calling in asking:
+                await calling.over.wait()
         await self._line.aclose()
 
     async def refresh(self) -> None:
@@ -94,7 +101,13 @@ class Peer:
             FerruleError: there is no connection, or no list.
         """
         async with self._lock:
-            await self._list(await self._line.connection())
+            connection = await self._line.connection()
+            try:
+                await self._list(connection)
+            except Unlisted:
+                if not connection.is_over:
+                    raise
+                await self._list(await self._line.connection())
 
     async def settled(self) -> None:
         """

@@ -56,6 +56,9 @@ DIAL_SECONDS = 30.0
 HANG_UP_SECONDS = 10.0
 """What a connection may take to end."""
 
+LINGER_SECONDS = 2.0
+"""What requests of a session that the server does not know any more have to be told so."""
+
 OnProgress = Callable[[float, float | None, str | None], None]
 Heard = Callable[[str], None]
 
@@ -236,6 +239,8 @@ class Connection:
         self._wiring = Wiring(lane, self._hear, self._version)
         self.done = anyio.Event()
         self.group: TaskGroup | None = None
+        self._gone = anyio.Event()
+        self._in_flight = 0
         self.session = ClientSession(
             dispatcher=self._wiring,
             elicitation_callback=answer,
@@ -259,7 +264,19 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """Whether nothing can be sent any more."""
-        return self._wiring.is_over or self.done.is_set()
+        return self._wiring.is_over or self.done.is_set() or self._gone.is_set()
+
+    async def until_over(self) -> None:
+        """Wait for its end; what the server knows nothing of ends when nothing is under way."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._linger)
+            await self.done.wait()
+            group.cancel_scope.cancel()
+
+    async def _linger(self) -> None:
+        await self._gone.wait()
+        await anyio.sleep(LINGER_SECONDS)
+        self.done.set()
 
     @property
     def tells_of_changes(self) -> bool:
@@ -334,12 +351,16 @@ class Connection:
     async def _answered(self, send: Callable[[], Awaitable[object]]) -> Wire:
         box: list[Wire] = []
         token = _ANSWERS.set(box)
+        self._in_flight += 1
         try:
             await send()
         except MCPError as error:
             raise self._broken(error) from error
         finally:
             _ANSWERS.reset(token)
+            self._in_flight -= 1
+            if self._gone.is_set() and not self._in_flight:
+                self.done.set()
         return box[0]
 
     def _broken(self, error: MCPError) -> Broken:
@@ -348,7 +369,7 @@ class Connection:
             verdict = "refused" if error.code in _REFUSALS else "lost"
         if verdict == "gone" or _is_unknown_session(error):
             verdict = "gone"
-            self.done.set()
+            self._gone.set()
         said = one_line(error.error.message, 400) or f"error {error.code}"
         if error.code == types.CONNECTION_CLOSED:
             why = self._lane.how_it_ended()
@@ -514,7 +535,7 @@ class Line:
         async with anyio.create_task_group() as group:
             connection.group = group
             group.start_soon(self._tended, connection)
-            await connection.done.wait()
+            await connection.until_over()
             connection.group = None
             group.cancel_scope.cancel()
 
