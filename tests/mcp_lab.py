@@ -40,6 +40,7 @@ FORM: dict[str, Any] = {
 PAGE = 5
 
 Request = ServerRequestContext[Any]
+Questions = dict[str, wire.CreateMessageRequest | wire.ListRootsRequest | wire.ElicitRequest]
 Answer = wire.CallToolResult | wire.InputRequiredResult
 Run = Callable[["Lab", Request, wire.CallToolRequestParams], Awaitable[Answer]]
 
@@ -249,13 +250,17 @@ async def _ask(lab: Lab, request: Request, params: wire.CallToolRequestParams) -
     if request.protocol_version >= "2026-07-28":
         answer = (params.input_responses or {}).get("q")
         if answer is None:
-            asked = {"q": wire.ElicitRequest(params=form)}
+            asked: Questions = {"q": wire.ElicitRequest(params=form)}
             return wire.InputRequiredResult(input_requests=asked, request_state="s1")
         assert params.request_state == "s1"
     else:
-        answer = await request.session.elicit_form(
-            form.message, FORM, related_request_id=request.request_id
-        )
+        try:
+            answer = await request.session.elicit_form(
+                form.message, FORM, related_request_id=request.request_id
+            )
+        except anyio.get_cancelled_exc_class():
+            lab.events.append("cancelled ask")
+            raise
     assert isinstance(answer, wire.ElicitResult)
     lab.events.append(f"heard {answer.action}")
     return said(f"{answer.action} {sorted((answer.content or {}).items())}")
@@ -267,8 +272,9 @@ async def _ask_url(lab: Lab, request: Request, params: wire.CallToolRequestParam
     if request.protocol_version >= "2026-07-28":
         answer = (params.input_responses or {}).get("u")
         if answer is None:
-            asked = wire.ElicitRequest(params=wire.ElicitRequestURLParams(message="Pay", url=url))
-            return wire.InputRequiredResult(input_requests={"u": asked})
+            page = wire.ElicitRequestURLParams(message="Pay", url=url)
+            asked: Questions = {"u": wire.ElicitRequest(params=page)}
+            return wire.InputRequiredResult(input_requests=asked)
     else:
         answer = await request.session.elicit_url(
             "Pay", url, "e-1", related_request_id=request.request_id

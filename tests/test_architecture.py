@@ -87,9 +87,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "mcp": (
-        ("_memory", "_oauth", "_outside", "_shapes"),
-        ("_from_mcp", "_soft", "_stdio"),
-        ("_asking", "_listing", "_targets"),
+        ("_memory", "_outside", "_shapes"),
+        ("_from_mcp", "_soft", "_stdio", "_tokens"),
+        ("_asking", "_listing", "_oauth"),
+        ("_targets",),
         ("_session",),
         ("_peer",),
         ("_remote",),

@@ -111,7 +111,7 @@ async def test_headers_are_sent_and_never_shown(serve: Serve) -> None:
     """SE-10: a secret is revealed to the server alone."""
     seen: list[dict[str, Any]] = []
     serving = serve(lambda: web(seen))
-    headers = {"authorization": Secret("Bearer XYZ"), "x-team": "a"}
+    headers: dict[str, str | Secret[str]] = {"authorization": Secret("Bearer XYZ"), "x-team": "a"}
     address = Address(serving.url, headers=headers, era="legacy")
     async with connect(address) as remote:
         await run(remote, "ok")

@@ -11,7 +11,21 @@ async with Registry([connect("mcp-server-git --repository .", prefix="git")]) as
 """
 
 from ferrule.mcp._listing import Quarantined
+from ferrule.mcp._oauth import SignIn
 from ferrule.mcp._remote import Remote, connect
 from ferrule.mcp._targets import Address, Command, InProcess
+from ferrule.mcp._tokens import Grant, KeyringTokens, TokenFile, Tokens
 
-__all__ = ("Address", "Command", "InProcess", "Quarantined", "Remote", "connect")
+__all__ = (
+    "Address",
+    "Command",
+    "Grant",
+    "InProcess",
+    "KeyringTokens",
+    "Quarantined",
+    "Remote",
+    "SignIn",
+    "TokenFile",
+    "Tokens",
+    "connect",
+)

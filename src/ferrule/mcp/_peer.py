@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from itertools import count
 
 import anyio
 import mcp_types as types
@@ -33,6 +34,9 @@ GOODBYE_SECONDS = 0.8
 
 LAST_WORD_SECONDS = 5.0
 """What it may take to tell a server that nobody will answer it."""
+
+READY_SECONDS = 2.0
+"""What a server may take to begin telling of changes, before it is asked for its tools."""
 
 RELISTEN_SECONDS = (0.1, 0.5, 2.0, 10.0, 60.0)
 """How long to wait before listening again, each time that it broke off."""
@@ -243,6 +247,8 @@ class Peer:
     # ---- the list --------------------------------------------------------------------------------
 
     async def _list(self, connection: Connection) -> None:
+        with anyio.move_on_after(READY_SECONDS):
+            await connection.ready.wait()  # So that no change falls between list and listening.
         heard = self._heard
         done = await held(listed(connection.page))
         if isinstance(done, Ended):
@@ -292,6 +298,8 @@ class Peer:
         async with anyio.create_task_group() as group:
             if connection.is_modern and connection.tells_of_changes:
                 group.start_soon(self._listen, connection)
+            else:
+                connection.ready.set()
             while True:
                 news = self._news
                 if self._settled < self._heard:
@@ -303,19 +311,26 @@ class Peer:
 
     async def _listen(self, connection: Connection) -> None:
         """Keep the one stream open on which a modern server tells of changes."""
-        for pause in (*RELISTEN_SECONDS, *(RELISTEN_SECONDS[-1],) * 1000):
-            done = await held(self._listened(connection))
+        for attempt in count():
+            done = await held(self._listened(connection, again=attempt > 0))
             self._listening = False
-            if not isinstance(done, Ended) or isinstance(done.error, MCPError):
-                return  # The server ended it, or will not have it.
-            await anyio.sleep(pause)
-            self._hear(CHANGED)  # What was missed meanwhile is not told again.
+            connection.ready.set()
+            if isinstance(done, Ended) and _is_refused(connection, done.error):
+                return
+            await anyio.sleep(RELISTEN_SECONDS[min(attempt, len(RELISTEN_SECONDS) - 1)])
 
-    async def _listened(self, connection: Connection) -> None:
+    async def _listened(self, connection: Connection, *, again: bool) -> None:
         async with listen(connection.session, tools_list_changed=True) as events:
             self._listening = True
+            connection.ready.set()
+            if again:
+                self._hear(CHANGED)  # What was missed meanwhile is not told again.
             async for _ in events:
                 pass  # Heard already, in its order, as the notification that it is.
+
+
+def _is_refused(connection: Connection, error: BaseException) -> bool:
+    return isinstance(error, MCPError) and connection.broken(error).verdict == "refused"
 
 
 def _nobody(asked: Wire) -> Wire:

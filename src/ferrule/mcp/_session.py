@@ -229,6 +229,7 @@ class Connection:
     Attributes:
         session: The SDK's side of it.
         done: Set when it is over, or is to be.
+        ready: Set when changes of the tools are heard of, or never will be.
         group: What goes on beside it, while it lasts.
     """
 
@@ -238,6 +239,7 @@ class Connection:
         self._heard = heard
         self._wiring = Wiring(lane, self._hear, self._version)
         self.done = anyio.Event()
+        self.ready = anyio.Event()
         self.group: TaskGroup | None = None
         self._gone = anyio.Event()
         self._in_flight = 0
@@ -355,7 +357,7 @@ class Connection:
         try:
             await send()
         except MCPError as error:
-            raise self._broken(error) from error
+            raise self.broken(error) from error
         finally:
             _ANSWERS.reset(token)
             self._in_flight -= 1
@@ -363,7 +365,8 @@ class Connection:
                 self.done.set()
         return box[0]
 
-    def _broken(self, error: MCPError) -> Broken:
+    def broken(self, error: MCPError) -> Broken:
+        """Return what an error means for the request that it came of."""
         verdict = self._lane.verdict_of(error)
         if verdict is None:
             verdict = "refused" if error.code in _REFUSALS else "lost"
@@ -503,12 +506,13 @@ class Line:
 
     async def _through(self, dial: Dial) -> None:
         """Go through one connection, from dialling to its end."""
-        with anyio.CancelScope(deadline=anyio.current_time() + DIAL_SECONDS) as self._scope:
+        seconds = DIAL_SECONDS + self._target.more_seconds
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as self._scope:
             ended = await held(self._connected(dial))
             if isinstance(ended, Ended):
                 logger.debug("a connection to %s ended: %s", self._target.label, ended)
                 dial.settle(None, ended.error)
-        dial.settle(None, TimeoutError(f"it did not answer within {DIAL_SECONDS:g} s"))
+        dial.settle(None, TimeoutError(f"it did not answer within {seconds:g} s"))
         if self._latest is dial.connection:
             self._latest = None
 

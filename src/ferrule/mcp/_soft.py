@@ -10,18 +10,22 @@ An answer of ours carries a mark that no server knows, so that none can say such
 """
 
 import json
+import logging
 import secrets
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any, Literal, cast
 
 import httpx2
+from mcp.client.auth import OAuthFlowError
 from typing_extensions import override
 
-from ferrule import Limits
+from ferrule import FerruleError, Limits
 from ferrule.mcp._outside import told
 from ferrule.mcp._shapes import object_of
 from mcp import MCPError
+
+logger = logging.getLogger("ferrule.mcp")
 
 Verdict = Literal["not_sent", "refused", "lost", "gone"]
 
@@ -73,6 +77,9 @@ class SoftClient(httpx2.AsyncClient):
             response = await super().send(request, **options)
         except _UNSENT as error:
             return self._answer(request, 503, "not_sent", told(error))
+        except (OAuthFlowError, FerruleError) as error:
+            logger.warning("signing in to %s failed: %s", request.url.host, told(error))
+            return self._answer(request, 401, "refused", "signing in to it failed")
         except httpx2.HTTPError as error:
             return self._answer(request, 503, "lost", told(error))
         verdict = _verdict(request, response)

@@ -75,6 +75,11 @@ class Target(Protocol):
         """What it is called where nobody gave it a name."""
         ...
 
+    @property
+    def more_seconds(self) -> float:
+        """What connecting may take beside what any server may: a person signs in."""
+        ...
+
     async def open(self, stack: AsyncExitStack) -> Lane:
         """Open a way to it, which `stack` closes."""
         ...
@@ -116,6 +121,11 @@ class Command(_CommandFacts, frozen=True):
         names = (*INHERITED, *self.inherit)
         passed = {name: os.environ[name] for name in names if name in os.environ}
         return passed | {n: v.reveal() if isinstance(v, Secret) else v for n, v in self.env.items()}
+
+    @property
+    def more_seconds(self) -> float:
+        """Nothing."""
+        return 0.0
 
     async def open(self, stack: AsyncExitStack) -> Lane:
         """Start the child."""
@@ -165,10 +175,15 @@ class Address(_AddressFacts, frozen=True):
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
+    @property
+    def more_seconds(self) -> float:
+        """What a person has to sign in."""
+        return self.sign_in.seconds if isinstance(self.sign_in, SignIn) else 0.0
+
     async def open(self, stack: AsyncExitStack) -> Lane:
         """Make a client; nothing is sent before the first message."""
         sign_in = self.sign_in
-        auth = await sign_in.auth(self.url) if isinstance(sign_in, SignIn) else sign_in
+        auth = sign_in.auth(self.url) if isinstance(sign_in, SignIn) else sign_in
         headers = {n: v.reveal() if isinstance(v, Secret) else v for n, v in self.headers.items()}
         client = await stack.enter_async_context(SoftClient(headers=headers, auth=auth))
         transport = streamable_http_client(
@@ -207,6 +222,11 @@ class InProcess(_InProcessFacts, frozen=True):
     def label(self) -> str:
         """The server's own name."""
         return one_line(str(self.server.name), 100)
+
+    @property
+    def more_seconds(self) -> float:
+        """Nothing."""
+        return 0.0
 
     async def open(self, stack: AsyncExitStack) -> Lane:
         """Run the server beside the connection."""
