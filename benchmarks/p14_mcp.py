@@ -20,7 +20,7 @@ from typing import Any
 import mcp_add
 from _measure import Loop, Row, ratio
 
-from ferrule import Context, Result, ToolCall, bind
+from ferrule import Binding, Context, Result, ToolCall, bind
 from ferrule.mcp import Address, Command, InProcess, connect
 from mcp import Client, StdioServerParameters
 
@@ -72,7 +72,7 @@ def figure(theirs: object, ours: object, clock: Callable[[], float]) -> float:
 
 def called(remote: Any) -> Callable[[], Awaitable[None]]:  # noqa: ANN401  # a Remote
     """Return what runs one call, as a loop of another's own does."""
-    bound = []
+    bound: list[Binding] = []
 
     async def call() -> None:
         if not bound:

@@ -183,14 +183,14 @@ async def locked(path: Path) -> AsyncGenerator[None]:
         FerruleError: another process has held it for too long.
     """
     # SQLite's own lock is one on every platform, and nothing is ever written.
-    attempts = int(LOCK_SECONDS / _POLL)
-    for _ in range(attempts):
+    lock: sqlite3.Connection | None = None
+    for _ in range(int(LOCK_SECONDS / _POLL)):
         with anyio.CancelScope(shield=True):
             lock = await anyio.to_thread.run_sync(_lock, path)
         if lock is not None:
             break
         await anyio.sleep(_POLL)
-    else:
+    if lock is None:
         raise FerruleError(f"{path} is held by another process")
     try:
         yield
