@@ -35,15 +35,15 @@ class Calling:
     Attributes:
         context: The call as its tool knows it.
         line: Of which connection it is; to tell calls apart that run inside one another.
-        over: Set when it is over.
         is_deaf: Whether nobody answers its questions any more.
     """
 
     def __init__(self, context: Context, line: object) -> None:
         self.context = context
         self.line = line
-        self.over = anyio.Event()
         self.is_deaf = False
+        self._over: anyio.Event | None = None
+        self._is_over = False
         self._open: set[anyio.CancelScope] = set()
 
     async def ask(self, params: Mapping[str, object]) -> Wire:
@@ -63,6 +63,19 @@ class Calling:
             finally:
                 self._open.discard(scope)
         return _CANCEL
+
+    def end(self) -> None:
+        """Say that the call is over."""
+        self.hang_up()
+        self._is_over = True
+        if self._over is not None:
+            self._over.set()
+
+    async def until_over(self) -> None:
+        """Wait until it is."""
+        if not self._is_over:
+            self._over = self._over or anyio.Event()
+            await self._over.wait()
 
     def hang_up(self) -> bool:
         """Have nobody answer any more, and who is asked told so; say whether somebody was."""
@@ -90,8 +103,7 @@ class Router:
     def end(self, calling: Calling) -> None:
         """Note that it is over."""
         self._calls.discard(calling)
-        calling.hang_up()
-        calling.over.set()
+        calling.end()
 
     def hang_up(self) -> list[Calling]:
         """Have nobody answer any more; return the calls of which somebody was asked something."""

@@ -94,7 +94,7 @@ class Peer:
         asking = self._router.hang_up()
         with anyio.move_on_after(GOODBYE_SECONDS):
             for calling in asking:
-                await calling.over.wait()
+                await calling.until_over()
         await self._line.aclose()
 
     async def refresh(self) -> None:
@@ -278,9 +278,11 @@ class Peer:
 
     async def _in_grace(self, offered: Offered, heard: int) -> None:
         """Let a call that changed the tools return when the list says so, within bounds."""
+        if self._heard == heard and not self._may_bring_news(offered):
+            return
         # Shielded: the call has its result, which a cancellation now must not take away.
         with anyio.move_on_after(SETTLE_SECONDS, shield=True):
-            if self._heard == heard and self._may_bring_news(offered):
+            if self._heard == heard:
                 with anyio.move_on_after(self._grace):
                     await self._news.wait()
             if self._heard != heard:

@@ -34,16 +34,14 @@ from mcp.shared.dispatcher import (
     run_notify_intercept,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from typing_extensions import override
 
 from ferrule import FerruleError
 from ferrule.helpers import one_line
 from ferrule.mcp._listing import usable
 from ferrule.mcp._outside import Ended, held, told
-from ferrule.mcp._shapes import Wire, is_number, list_of
+from ferrule.mcp._shapes import Wire, is_number, list_of, object_of
 from ferrule.mcp._soft import Verdict
 from ferrule.mcp._targets import Lane, Target
 from mcp import MCPError
@@ -114,9 +112,9 @@ _OVER = ""
 """What is heard, in the place of a method, once nothing comes any more."""
 
 
-class Wiring(JSONRPCDispatcher[TransportContext]):
+class Wiring:
     """
-    JSON-RPC with one server, whose answers come back as they are.
+    What goes to one server and comes from it; its answers come back as they are.
 
     The SDK reads a listing as a whole and refuses it as a whole, and it refuses a result of a kind
     that it does not know. So the answer as it came is put aside, and the SDK gets what it takes.
@@ -127,7 +125,7 @@ class Wiring(JSONRPCDispatcher[TransportContext]):
     """
 
     def __init__(self, lane: Lane, heard: Heard, version_of: Callable[[], str | None]) -> None:
-        super().__init__(*lane.streams)
+        self._way = lane.dispatcher
         self.progress: dict[str, OnProgress] = {}
         self._heard = heard
         self._version_of = version_of
@@ -135,29 +133,45 @@ class Wiring(JSONRPCDispatcher[TransportContext]):
     @property
     def is_over(self) -> bool:
         """Whether nothing can be sent any more; true before any who waited hears of it."""
-        return self._closed
+        return bool(cast("Any", self._way)._closed)  # noqa: SLF001  # nothing public says it
 
-    @override
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Tell the server something."""
+        await self._way.notify(method, params, opts)
+
     async def send_raw_request(
         self,
         method: str,
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,
-        *,
-        _related_request_id: types.RequestId | None = None,
     ) -> dict[str, Any]:
+        """Ask the server something, and return its answer, or what the SDK takes for one."""
         if self.is_over:
             raise Broken("not_sent", "the connection to the server is not there any more")
-        answer = await super().send_raw_request(
-            method, params, opts, _related_request_id=_related_request_id
-        )
+        answer = await self._way.send_raw_request(method, params, self._heard_of(params, opts))
         box = _ANSWERS.get(None)
         if box is None or method not in {"tools/list", "tools/call"}:
             return answer
         box.append(answer)
         return self._palatable(method)(answer)
 
-    @override
+    def _heard_of(
+        self, params: Mapping[str, Any] | None, opts: CallOptions | None
+    ) -> CallOptions | None:
+        """Hear of progress from a server that is called, which sends none."""
+        if params is None or isinstance(self._way, JSONRPCDispatcher):
+            return opts
+        on_progress = self.progress.get(object_of(params.get("_meta")).get("progressToken", ""))
+        if on_progress is None:
+            return opts
+
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            on_progress(progress, total, message)
+
+        return {**(opts or {}), "on_progress": heard}
+
     async def run(
         self,
         on_request: OnRequest,
@@ -166,6 +180,8 @@ class Wiring(JSONRPCDispatcher[TransportContext]):
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
+        """Take what comes, until nothing does any more."""
+
         def listened(method: str, params: Mapping[str, Any] | None) -> bool:
             if method == "notifications/progress" and params is not None:
                 self._progressed(params)
@@ -176,7 +192,7 @@ class Wiring(JSONRPCDispatcher[TransportContext]):
             return False
 
         try:
-            await super().run(on_request, on_notify, listened, task_status=task_status)
+            await self._way.run(on_request, on_notify, listened, task_status=task_status)
         finally:
             self._heard(_OVER)
 
@@ -242,7 +258,7 @@ class Connection:
         self.ready = anyio.Event()
         self.group: TaskGroup | None = None
         self._gone = anyio.Event()
-        self._in_flight = 0
+        self._in_flight: set[anyio.CancelScope] = set()
         self.session = ClientSession(
             dispatcher=self._wiring,
             elicitation_callback=answer,
@@ -353,17 +369,25 @@ class Connection:
     async def _answered(self, send: Callable[[], Awaitable[object]]) -> Wire:
         box: list[Wire] = []
         token = _ANSWERS.set(box)
-        self._in_flight += 1
-        try:
-            await send()
-        except MCPError as error:
-            raise self.broken(error) from error
-        finally:
-            _ANSWERS.reset(token)
-            self._in_flight -= 1
-            if self._gone.is_set() and not self._in_flight:
-                self.done.set()
+        with anyio.CancelScope() as scope:
+            self._in_flight.add(scope)
+            try:
+                await send()
+            except MCPError as error:
+                raise self.broken(error) from error
+            finally:
+                _ANSWERS.reset(token)
+                self._in_flight.discard(scope)
+                if self._gone.is_set() and not self._in_flight:
+                    self.done.set()
+        if scope.cancelled_caught:
+            raise Broken("lost", "the connection to the server was closed")
         return box[0]
+
+    def hang_up(self) -> None:
+        """End what is under way: a server that is called runs in the tasks of who calls."""
+        for scope in self._in_flight:
+            scope.cancel()
 
     def broken(self, error: MCPError) -> Broken:
         """Return what an error means for the request that it came of."""
@@ -532,6 +556,7 @@ class Line:
             if self._scope is not None:
                 self._scope.deadline = math.inf
             await self._until_over(connection)
+            connection.hang_up()
             if self._scope is not None:
                 self._scope.deadline = anyio.current_time() + HANG_UP_SECONDS
 

@@ -15,11 +15,14 @@ import msgspec
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
+from mcp.shared.direct_dispatcher import DirectDispatcher
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
 
 from ferrule import FerruleError, InvalidValue, Secret, read_json
 from ferrule.errors import InvalidJSON
 from ferrule.helpers import one_line
-from ferrule.mcp._memory import in_memory
+from ferrule.mcp._memory import called, in_memory
 from ferrule.mcp._oauth import SignIn
 from ferrule.mcp._shapes import Wire, is_list, is_object, object_of
 from ferrule.mcp._soft import BODY_BYTES, SoftClient, Verdict
@@ -42,16 +45,20 @@ INHERITED = _WINDOWS if sys.platform == "win32" else _POSIX
 
 Variables: TypeAlias = Mapping[str, str | Secret[str]]
 
+Framed = JSONRPCDispatcher[TransportContext]
+Ways: TypeAlias = Framed | DirectDispatcher
+"""Messages over two streams, or calls in the task of who calls."""
+
 
 class Lane(Protocol):
     """
     A way to one server, open.
 
     Attributes:
-        streams: Where messages come from and go to.
+        dispatcher: What sends requests on it, and knows whether it is at its end.
     """
 
-    streams: tuple[Any, Any]
+    dispatcher: Ways
 
     def verdict_of(self, error: MCPError) -> Verdict | None:
         """Say what an error of the transport's own means for its request."""
@@ -131,11 +138,11 @@ class Command(_CommandFacts, frozen=True):
         """Start the child."""
         env = self.variables
         running, streams = await stack.enter_async_context(child(self.argv, env=env, cwd=self.cwd))
-        return _ChildLane(streams, running, env)
+        return _ChildLane(Framed(*streams), running, env)
 
 
 class _ChildLane(msgspec.Struct):
-    streams: tuple[Any, Any]
+    dispatcher: Ways
     child: Child
     env: dict[str, str]
 
@@ -189,11 +196,11 @@ class Address(_AddressFacts, frozen=True):
         transport = streamable_http_client(
             self.url, http_client=client, max_sse_event_size=BODY_BYTES
         )
-        return _WebLane(await stack.enter_async_context(transport), client)
+        return _WebLane(Framed(*await stack.enter_async_context(transport)), client)
 
 
 class _WebLane(msgspec.Struct):
-    streams: tuple[Any, Any]
+    dispatcher: Ways
     client: SoftClient
 
     def verdict_of(self, error: MCPError) -> Verdict | None:
@@ -233,11 +240,13 @@ class InProcess(_InProcessFacts, frozen=True):
         server = self.server
         if isinstance(server, MCPServer):
             server = cast("Any", server)._lowlevel_server  # noqa: SLF001  # its only way in
-        return _MemoryLane(await stack.enter_async_context(in_memory(server)))
+        if self.era == "auto":
+            return _MemoryLane(await stack.enter_async_context(called(server)))
+        return _MemoryLane(Framed(*await stack.enter_async_context(in_memory(server))))
 
 
 class _MemoryLane(msgspec.Struct):
-    streams: tuple[Any, Any]
+    dispatcher: Ways
 
     def verdict_of(self, error: MCPError) -> Verdict | None:  # noqa: ARG002  # none is its own
         return None
