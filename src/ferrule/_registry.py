@@ -35,7 +35,8 @@ class Source(Protocol):
     """
     Something that has tools once it is open: a registry that holds it opens and closes it.
 
-    Its tools are registered under its origin.
+    Its tools are registered under its origin. One that also has `offered` (tools by origin) and
+    `when_changed(told)` may have several origins, and is followed when what it offers changes.
     """
 
     @property

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async genera
 
 Serve = Callable[..., Any]
 NAMES = ["ok", "500", "503", "403", "404", "429", "html", "gzip", "huge", "cut", "half", "redirect"]
-NAMES += ["accepted", "rpc", "forged"]
+NAMES += ["accepted", "rpc", "forged", "event", "events"]
 
 
 def answered(message: dict[str, Any]) -> object:
@@ -52,6 +52,17 @@ def fault(name: str, number: object) -> Response:
         for _ in range(soft.BODY_BYTES // 65536 + 2):
             yield b"x" * 65536
 
+    async def event() -> AsyncIterator[bytes]:
+        yield b"data: "
+        for _ in range(soft.BODY_BYTES // 65536 + 2):
+            yield b"x" * 65536
+
+    async def events() -> AsyncIterator[bytes]:
+        for _ in range(5000):
+            note = {"jsonrpc": "2.0", "method": "notifications/unheard-of", "params": {"x": 1}}
+            yield f"data: {json.dumps(note)}\n\n".encode()
+        yield f"data: {text}\n\n".encode()
+
     made: dict[str, Callable[[], Response]] = {
         "ok": lambda: Response(text, headers=one_line),
         "html": lambda: Response("<p>Log in</p>", media_type="text/html"),
@@ -62,6 +73,8 @@ def fault(name: str, number: object) -> Response:
         "redirect": lambda: Response(status_code=307, headers={"location": "http://127.0.0.2/"}),
         "accepted": lambda: Response(status_code=202),
         "rpc": lambda: JSONResponse(error, status_code=500),
+        "event": lambda: StreamingResponse(event(), media_type="text/event-stream"),
+        "events": lambda: StreamingResponse(events(), media_type="text/event-stream"),
         "forged": lambda: JSONResponse({**error, "error": forged}, status_code=503),
     }
     return made[name]() if name in made else Response("no", status_code=int(name))
@@ -98,12 +111,12 @@ async def test_each_failure_is_the_answer_to_its_own_call(serve: Serve) -> None:
 
     unknown = [name for name, outcome in outcomes.items() if isinstance(outcome, Unknown)]
     failed = [name for name, outcome in outcomes.items() if isinstance(outcome, Failed)]
-    lost = ["500", "503", "html", "gzip", "huge", "cut", "half", "rpc", "forged"]
+    lost = ["500", "503", "html", "gzip", "huge", "cut", "half", "rpc", "forged", "event"]
     assert unknown == lost
     assert failed == ["403", "404", "429", "redirect", "accepted"]
     assert outcomes["403"].text.endswith("it answered with HTTP 403")
     assert [call["call"] for call in seen] == [*NAMES, "ok"]
-    assert after.text == "t"
+    assert (after.text, outcomes["events"].text) == ("t", "t")
     assert all("secret" not in outcome.text for outcome in outcomes.values())
 
 

@@ -38,6 +38,9 @@ LAST_WORD_SECONDS = 5.0
 READY_SECONDS = 2.0
 """What a server may take to begin telling of changes, before it is asked for its tools."""
 
+PAUSE_SECONDS = 0.02
+"""How long a server that tells of changes without end is left alone between two listings."""
+
 RELISTEN_SECONDS = (0.1, 0.5, 2.0, 10.0, 60.0)
 """How long to wait before listening again, each time that it broke off."""
 
@@ -297,19 +300,28 @@ class Peer:
 
     async def _tend(self, connection: Connection) -> None:
         """List anew whenever the tools change, for as long as the connection lasts."""
-        async with anyio.create_task_group() as group:
-            if connection.is_modern and connection.tells_of_changes:
-                group.start_soon(self._listen, connection)
-            else:
-                connection.ready.set()
-            while True:
-                news = self._news
-                if self._settled < self._heard:
-                    async with self._lock:
-                        if self._settled < self._heard:
-                            await held(self._list(connection))
-                    continue
-                await news.wait()
+        try:
+            async with anyio.create_task_group() as group:
+                if connection.is_modern and connection.tells_of_changes:
+                    group.start_soon(self._listen, connection)
+                else:
+                    connection.ready.set()
+                while True:
+                    news = self._news
+                    if self._settled < self._heard:
+                        await self._catch_up(connection)
+                    else:
+                        await news.wait()
+        finally:
+            if self._settled < self._heard:
+                self.error = Unlisted(f"the connection to `{self.naming.origin}` has ended")
+                self._settle(self._heard)
+
+    async def _catch_up(self, connection: Connection) -> None:
+        async with self._lock:
+            if self._settled < self._heard:
+                await held(self._list(connection))
+        await anyio.sleep(PAUSE_SECONDS)
 
     async def _listen(self, connection: Connection) -> None:
         """Keep the one stream open on which a modern server tells of changes."""
