@@ -89,6 +89,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_app",),
         ("__init__",),
     ),
+    "mcp": (
+        ("_memory", "_outside", "_shapes"),
+        ("_from_mcp", "_soft", "_stdio", "_tokens"),
+        ("_asking", "_listing", "_oauth"),
+        ("_targets",),
+        ("_session",),
+        ("_peer",),
+        ("_remote",),
+        ("__init__",),
+    ),
     "runtime": (
         ("_file", "_text"),
         ("_store",),
@@ -121,7 +131,8 @@ THEIRS = {"_child"}
 """Who may import what is not ours by a name that it is given: the module of a tool (rule 8)."""
 
 BROAD = {
-    "Exception": {"_binding", "_contain"},  # the first looks at what a tool raised and lets it go
+    # `_binding` looks at what a tool raised and lets it go; `_outside` holds servers.
+    "Exception": {"_binding", "_contain", "mcp._outside"},
     "BaseException": {"_batch", "_contain"},  # `carry` is the executor's half in a thread
     "everything": set[str](),
 }

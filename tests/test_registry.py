@@ -4,7 +4,7 @@ import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from typing import Self, cast
 
 import anyio
 import pytest
@@ -477,3 +477,83 @@ async def test_a_source_that_cannot_be_opened_closes_what_was_opened_before() ->
     assert [line for line in log if line.startswith("open")] == ["open git", "open web"]
     assert "close git" in log
     assert closed == ["own"]
+
+
+class Places:
+    """A source of several origins, whose tools change."""
+
+    origin = "places"
+
+    def __init__(self, **offered: str) -> None:
+        self.offered = {f"at:{place}": named(*names) for place, names in offered.items()}
+        self.told: list[Callable[[str], None]] = []
+
+    @property
+    def tools(self) -> list[RawTool]:
+        """All of them."""
+        return [tool for tools in self.offered.values() for tool in tools]
+
+    def when_changed(self, told: Callable[[str], None]) -> None:
+        """Remember who wants to know."""
+        self.told.append(told)
+
+    def change(self, place: str, *names: str) -> None:
+        """Offer something else, and tell everybody."""
+        self.offered[f"at:{place}"] = named(*names)
+        for told in self.told:
+            told(f"at:{place}")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def aclose(self) -> None:
+        """Close."""
+
+
+@pytest.mark.anyio
+async def test_a_source_that_changes_is_followed_origin_by_origin() -> None:
+    """CLO-1, REG-1, agenttool 92: what was added is there, what was removed is gone."""
+    source = Places(a="xy", b="z")
+    async with Registry([source, *named("m")]) as registry:
+        before = registry.resolve("x")
+        source.change("a", "x", "w")
+        origins = {b.contract.origin for b in map(registry.resolve, "xz") if b is not None}
+
+        assert registry.names == ["m", "w", "x", "z"]
+        assert registry.resolve("x") is not before
+        assert origins == {"at:a", "at:b"}
+    source.change("a")
+    assert registry.names == ["m", "w", "x", "z"]
+
+
+@pytest.mark.anyio
+async def test_a_change_that_cannot_be_leaves_what_was_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """REG-1: a name that is another's; the operator reads of it, and nothing was replaced."""
+    source = Places(a="xy")
+    async with Registry([source, *named("m")]) as registry:
+        source.change("a", "m")
+
+        assert registry.names == ["m", "x", "y"]
+    assert "the tools of `at:a` changed and stay as they were" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_closing_goes_on_when_an_owner_raises_a_cancellation_of_its_own() -> None:
+    """CLO-1: nobody cancelled us; it is that tool's error, and the others are closed."""
+    closed: list[str] = []
+
+    async def stray() -> None:
+        raise anyio.get_cancelled_exc_class()
+
+    tools = [closing("a", stray), closing("b", lambda: closed.append("b"))]
+    if anyio.get_cancelled_exc_class().__module__.startswith("trio"):
+        return  # Nobody but trio makes its cancellation.
+    with pytest.raises(ExceptionGroup) as caught:
+        await Registry(tools).aclose()
+
+    assert closed == ["b"]
+    assert [str(error) for error in caught.value.exceptions] == [
+        "tool `a` did not close: CancelledError"
+    ]

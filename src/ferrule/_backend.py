@@ -28,6 +28,10 @@ class Task(Protocol):
         """Raise `CancelledError` in it, once."""
         ...
 
+    def cancelling(self) -> int:
+        """Return how many times somebody has done so, and not taken it back."""
+        ...
+
 
 def native_task() -> Task | None:
     """Return the running asyncio task, or `None` on trio; asyncio is never imported by us."""
@@ -70,6 +74,12 @@ def begin(steps: Coroutine[Any, Any, None]) -> Begun | None:
 
 
 _ENDED = object()
+
+
+def is_told_to_stop() -> bool:
+    """Return whether somebody cancels the running asyncio task itself; on trio nobody can."""
+    task = native_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _AsyncioLoop(Protocol):

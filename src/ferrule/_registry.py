@@ -1,5 +1,6 @@
 """The tools that a harness offers: bound once, found by exact name, closed once."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
@@ -9,8 +10,9 @@ from typing import Protocol, Self, TypeAlias, TypeGuard, TypeVar, cast, runtime_
 
 import anyio
 
+from ferrule._backend import is_told_to_stop
 from ferrule._binding import Binding, Life, bind_within, preparing
-from ferrule._contain import Broke, contain_async, message_of
+from ferrule._contain import Broke, contain, contain_async, message_of
 from ferrule._definition import Definition
 from ferrule._guard import Authorizer, Guard
 from ferrule._ijson import Limits
@@ -25,13 +27,16 @@ from ferrule.errors import (
 
 T = TypeVar("T")
 
+logger = logging.getLogger("ferrule")
+
 
 @runtime_checkable
 class Source(Protocol):
     """
     Something that has tools once it is open: a registry that holds it opens and closes it.
 
-    Its tools are registered under its origin.
+    Its tools are registered under its origin. One that also has `offered` (tools by origin) and
+    `when_changed(told)` may have several origins, and is followed when what it offers changes.
     """
 
     @property
@@ -58,6 +63,20 @@ def _is_source(thing: "Tool | Source") -> TypeGuard[Source]:
     names = ("origin", "tools", "__aenter__", "aclose")
     has_all = all(getattr_static(thing, name, None) is not None for name in names)
     return has_all and not isinstance(thing, type)
+
+
+@runtime_checkable
+class Changing(Protocol):
+    """A source whose tools change while it is open, or come from more than one place."""
+
+    @property
+    def offered(self) -> Mapping[str, Iterable[Tool]]:
+        """What it offers now, by origin; read once it is open, and at each change."""
+        ...
+
+    def when_changed(self, told: Callable[[str], None]) -> None:
+        """Have `told` called with an origin whenever what comes from there has changed."""
+        ...
 
 
 Wrap: TypeAlias = Callable[[Tool], Tool | None]
@@ -128,7 +147,9 @@ class Registry:
         with self._lock:
             kept = {n: b for n, b in self._bindings.items() if b.contract.origin != origin}
             joined = _joined(kept, bound)
-            self._retired += [b for n, b in self._bindings.items() if n not in kept]
+            gone = [b for n, b in self._bindings.items() if n not in kept]
+            # What owns nothing is not kept: a source may change its tools for ever.
+            self._retired += [b for b in gone if capability(b.tool, Closing) is not None]
             self._bindings = joined
 
     def resolve(self, name: str) -> Binding | None:
@@ -185,9 +206,27 @@ class Registry:
             opened.push_async_callback(self.aclose)
             for source in self._sources:
                 await source.__aenter__()
-                self.register(source.tools, origin=source.origin)
+                self._take_in(source)
             opened.pop_all()
         return self
+
+    def _take_in(self, source: Source) -> None:
+        """Register what an open source offers, and go with its changes from now on."""
+        if not isinstance(source, Changing):
+            self.register(source.tools, origin=source.origin)
+            return
+        for origin, tools in source.offered.items():
+            self.register(tools, origin=origin)
+        changing: Changing = source
+        source.when_changed(lambda origin: self._follow(changing, origin))
+
+    def _follow(self, source: Changing, origin: str) -> None:
+        """Put what an origin offers now in the place of what it did, if that can be."""
+        if self._life.closed:
+            return
+        done = contain(lambda: self.replace(origin, source.offered.get(origin, ())))
+        if isinstance(done, Broke):
+            logger.error("the tools of `%s` changed and stay as they were: %s", origin, done.error)
 
     async def __aexit__(
         self,
@@ -224,8 +263,14 @@ class Registry:
             raise ExceptionGroup("some tools did not close", errors)
 
     async def _close(self, what: str, owner: Closing) -> list[Exception]:
-        with anyio.move_on_after(self.grace, shield=True):
-            done = await contain_async(close_with(owner.aclose))
+        with anyio.move_on_after(self.grace, shield=True) as scope:
+            try:
+                done = await contain_async(close_with(owner.aclose))
+            except anyio.get_cancelled_exc_class() as stray:
+                # Raised by the owner itself, and not by who cancels us: an error like any other.
+                if scope.cancel_called or is_told_to_stop():
+                    raise
+                done = Broke(stray)
             if not isinstance(done, Broke):
                 return []
             error = FerruleError(f"{what} did not close: {message_of(done.error)}")

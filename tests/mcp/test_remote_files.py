@@ -1,0 +1,161 @@
+"""What can be given as a target, and files that name several servers."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+
+from ferrule import Executor, FerruleError, InvalidValue, Registry, Secret, ToolCall
+from ferrule.mcp import Address, Command, InProcess, connect
+from ferrule.mcp._targets import target_of, targets_in
+from mcp_lab import Lab
+
+FAKE = str(Path(__file__).with_name("fake.py"))
+
+
+def written(path: Path, servers: object) -> Path:
+    """Write an mcp.json."""
+    file = path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    return file
+
+
+def python(*modes: str, **more: object) -> dict[str, object]:
+    """Return the entry of a server that speaks the older protocol."""
+    return {"command": sys.executable, "args": [FAKE, *modes], "era": "legacy", **more}
+
+
+@pytest.mark.anyio
+async def test_a_file_of_several_connects_them_and_says_which_failed(tmp_path: Path) -> None:
+    """MC-08, AT-103: one that fails does not stop the others; each has an origin of its own."""
+    servers = {
+        "one": python("pages"),
+        "dead": python("die-start"),
+        "two": python("pages"),
+        "gone": {"command": "/nowhere/at/all"},
+        "odd": {"args": []},
+        "old": {"type": "sse", "url": "http://127.0.0.1:1/sse"},
+        "off": {"command": "/nowhere", "disabled": True},
+    }
+    remote = connect(written(tmp_path, servers), prefix="{server}")
+    async with Registry([remote]) as registry:
+        origins = {registry.resolve(n).contract.origin for n in registry.names}  # type: ignore[union-attr]  # they are there
+        outcomes = await Executor(registry).run([ToolCall.of("one__a"), ToolCall.of("two__b")])
+
+        assert registry.names == [f"{s}__{t}" for s in ("one", "two") for t in "abc"]
+        assert origins == {"mcp:one", "mcp:two"}
+        assert [outcome.text for outcome in outcomes] == ["a", "b"]
+        assert sorted(remote.failed) == ["dead", "gone", "odd", "old"]
+        assert "ended with 7" in remote.failed["dead"]
+        assert 'neither a "command" nor a "url"' in remote.failed["odd"]
+        assert "sse" in remote.failed["old"]
+        assert remote.server_info is None
+        assert {name: info and info["name"] for name, info in remote.servers.items()} == {
+            "one": "fake", "dead": None, "two": "fake", "gone": None,
+        }  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_names_that_meet_are_refused_until_one_is_renamed(tmp_path: Path) -> None:
+    """REG-1: no server's tool stands in the place of another's."""
+    file = written(tmp_path, {"one": python("pages"), "two": python("pages")})
+    with pytest.raises(FerruleError, match="a tool named `a` is there already"):
+        await Registry([connect(file)]).__aenter__()
+    names = {f"two/{name}": f"{name}2" for name in "abc"}
+    async with Registry([connect(file, rename=names)]) as registry:
+        assert registry.names == ["a", "a2", "b", "b2", "c", "c2"]
+
+
+def test_a_file_is_read_with_our_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SE-17: where they are named, and one that is missing is named."""
+    monkeypatch.setenv("LAB_TOKEN", "XYZ")
+    monkeypatch.setenv("VIRTUAL_ENV", "/venv")
+    monkeypatch.setenv("API_KEY", "ABC")
+    servers = {
+        "run": {"command": "serve", "args": ["${LAB_DIR:-/srv}"], "env": {"T": "${LAB_TOKEN}"},
+                "inherit": ["VIRTUAL_ENV"], "cwd": "sub"},
+        "web": {"url": "https://x.example/mcp", "headers": {"A": "Bearer ${env:LAB_TOKEN}"}},
+        "none": {"command": "serve", "args": ["${LAB_MISSING}"]},
+        "bad": {"command": 5},
+        "worse": {"command": "serve", "args": "x"},
+        "worst": {"url": "ftp://x"},
+    }  # fmt: skip
+    found = targets_in(written(tmp_path, servers))
+    run, web = found["run"], found["web"]
+
+    assert isinstance(run, Command)
+    assert run.argv == ("serve", "/srv")
+    assert run.cwd == tmp_path / "sub"
+    assert (run.variables["T"], run.variables["VIRTUAL_ENV"]) == ("XYZ", "/venv")
+    assert "API_KEY" not in run.variables
+    assert web == Address("https://x.example/mcp", headers={"A": Secret("Bearer XYZ")})
+    assert "XYZ" not in repr(found)
+    reasons: dict[str, Any] = {n: getattr(found[n], "reason", "") for n in ("none", "bad", "worse")}
+    assert reasons == {
+        "none": "the variable LAB_MISSING is not set",
+        "bad": 'its "command" is a text',
+        "worse": 'its "args" is a list of texts',
+    }
+    assert "http" in getattr(found["worst"], "reason", "")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', "{'a': 1}"])
+def test_a_file_of_something_else_is_named(tmp_path: Path, text: str) -> None:
+    """JSON-1: the strict reader reads it, and the sentence names the file."""
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(FerruleError, match=r"x\.json"):
+        targets_in(tmp_path / "x.json")
+
+
+def test_what_a_target_may_be() -> None:
+    """MCP-1: a URL, a command line or its words, a file, a server object, or what says more."""
+    lab = Lab().server
+    assert target_of("https://x.example/mcp") == Address("https://x.example/mcp")
+    assert target_of("serve --dir 'a b'") == Command(("serve", "--dir", "a b"))
+    assert target_of(["serve", "x"]) == Command(("serve", "x"))
+    assert target_of("conf/mcp.json") == Path("conf/mcp.json")
+    assert target_of(Path("x")) == Path("x")
+    assert target_of(lab) == InProcess(lab)
+    assert target_of("serve", ["A"]) == Command(("serve",), inherit=("A",))
+    assert target_of("serve", {"A": "1"}) == Command(("serve",), env={"A": "1"})
+    assert connect("https://u:p@x.example/mcp?k=v").origin == "mcp:https://x.example/mcp"
+    assert connect("serve").origin == "mcp:serve"
+    assert connect("serve", origin="mine").origin == "mine"
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda: connect(5),
+        lambda: connect(""),
+        lambda: connect("serve 'a"),
+        lambda: connect([]),
+        lambda: connect("http://x/", env=["A"]),
+        lambda: connect("serve", env="TOKEN"),
+        lambda: connect("serve", grace=-1),
+        lambda: Address("ftp://x"),
+    ],
+)
+def test_what_is_no_target_is_refused_when_it_is_given(give: Any) -> None:  # noqa: ANN401  # lambdas
+    """FN-1: with a sentence that says what may be."""
+    with pytest.raises(InvalidValue, match=r"\w+ \w+"):
+        give()
+
+
+@pytest.mark.anyio
+async def test_a_server_of_the_sdks_other_kind() -> None:
+    """MCP-1: `MCPServer` too, in this process."""
+    server = MCPServer("made")
+
+    @server.tool()
+    def double(number: int) -> int:
+        """Double it."""
+        return 2 * number
+
+    async with Registry([connect(server)]) as registry:
+        [outcome] = await Executor(registry).run([ToolCall.of("double", {"number": 4})])
+
+    assert outcome.text == "8"
