@@ -477,3 +477,19 @@ async def test_a_source_that_cannot_be_opened_closes_what_was_opened_before() ->
     assert [line for line in log if line.startswith("open")] == ["open git", "open web"]
     assert "close git" in log
     assert closed == ["own"]
+
+
+def test_who_listens_hears_of_each_change_until_it_wants_no_more() -> None:
+    """REG-1: what offers the tools to others can tell them; a change that failed is none."""
+    registry = Registry(named("one"))
+    heard: list[list[str]] = []
+    forget = registry.when_changed(lambda: heard.append(registry.names))
+    registry.register(named("two"))
+    with pytest.raises(DuplicateTool):
+        registry.register(named("two"))
+    registry.replace("local", named("three"))
+    forget()
+    forget()
+    registry.register(named("four"))
+
+    assert heard == [["one", "two"], ["three"]]
