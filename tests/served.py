@@ -1,6 +1,9 @@
 """Tools for tests of serving, and the program that serves them over standard input and output."""
 
+import os
 import sys
+import time
+from pathlib import Path
 from typing import Annotated, TypedDict
 
 import anyio
@@ -141,6 +144,28 @@ async def whose(context: Context) -> str:
     return f"{context.session!r} {context.caller!r}"
 
 
+@tool
+async def held(pipe: str) -> str:
+    """Write to a pipe and keep it open until told to stop."""
+    writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        os.write(writing, b"x")
+        await anyio.sleep_forever()
+    finally:
+        os.close(writing)
+    raise AssertionError
+
+
+@tool
+def held_in_thread(pipe: str, context: Context) -> str:
+    """Do the same in a thread, which can only look whether it was told."""
+    with Path(pipe).open("wb", buffering=0) as writing:
+        writing.write(b"x")
+        while not context.cancelled:
+            time.sleep(0.005)
+    return "stopped"
+
+
 async def _anything(arguments: dict[str, object], _: Context) -> object:
     return arguments
 
@@ -162,7 +187,7 @@ anything = RawTool(
 
 TOOLS = [
     *(add, summed, listed, kinds, nothing, refused, broken, broken_shape, steps, sure, draft),
-    *(noted, noted_failure, whose, anything),
+    *(noted, noted_failure, whose, held, held_in_thread, anything),
 ]
 
 

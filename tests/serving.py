@@ -18,13 +18,14 @@ from mcp import Client, StdioServerParameters, types
 
 Era = Literal["legacy", "auto"]
 ERAS: tuple[Era, ...] = ("legacy", "auto")
+TRIO_BY_PIPE = [pytest.param("trio", ("stdio", era), id=f"trio-stdio-{era}") for era in ERAS]
 WAYS = [
     pytest.param(backend, (kind, era), id=f"{backend}-{kind}-{era}")
-    for backend in ("asyncio", "trio")
-    for kind in ("memory", "stdio", "http")
-    for era in ERAS
     # uvicorn runs on asyncio alone, and the SDK's HTTP client leaves generators open on trio.
-    if (backend, kind) != ("trio", "http")
+    for backend, kind in (
+        *(("asyncio", "memory"), ("asyncio", "stdio"), ("asyncio", "http"), ("trio", "memory")),
+    )
+    for era in ERAS
 ]
 """For `parametrize("anyio_backend, way", WAYS, indirect=["anyio_backend"])`."""
 PATIENCE = 30

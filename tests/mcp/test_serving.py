@@ -11,12 +11,14 @@ from ferrule import Definition, Leniency, RawTool, Result, Text, Traits, tool
 from ferrule.mcp import Server
 from mcp import MCPError, types
 from served import PNG, SECRET, TOOLS
-from serving import ERAS, WAYS, Era, along, in_memory, text_of
+from serving import ERAS, TRIO_BY_PIPE, WAYS, Era, along, in_memory, text_of
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(("anyio_backend", "way"), WAYS, indirect=["anyio_backend"])
+@pytest.mark.parametrize(
+    ("anyio_backend", "way"), [*WAYS, *TRIO_BY_PIPE], indirect=["anyio_backend"]
+)
 async def test_tools_are_listed_and_called_whichever_way(
     way: tuple[str, Era], anyio_backend: str
 ) -> None:

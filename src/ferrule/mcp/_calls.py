@@ -206,10 +206,14 @@ class Call:
         if self.round >= self.bounds.rounds or len(self.life.parked) >= self.bounds.parked:
             logger.warning('tool "%s" asks once too often, or too many calls wait', self.tool)
             return Declined("cancel")
-        waiting = self._open[_free(form.file, self._open)] = Open(form)
+        name = _free(form.file, self._open)
+        waiting = self._open[name] = Open(form)
         self._tell()
-        with anyio.move_on_after(self.bounds.patience):
-            await waiting.answered.wait()
+        try:
+            with anyio.move_on_after(self.bounds.patience):
+                await waiting.answered.wait()
+        finally:
+            self._open.pop(name, None)
         if waiting.given is None:
             logger.warning('tool "%s" was stopped: nobody answered what it asked', self.tool)
             self.stop()
@@ -347,7 +351,7 @@ class Call:
             if given is None and self.round >= self.bounds.rounds:
                 given = Declined("cancel")
             if given is not None:
-                del self._open[name]
+                del self._open[name]  # Its tool may not have come to its turn before we look.
                 waiting.answer(given)
 
 
