@@ -1,0 +1,240 @@
+"""Served calls that a runtime keeps: answered by their client, or by anybody, now or days later."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import TypeAdapter
+
+from ferrule import Allow, Ask, Context, Executor, Registry, tool
+from ferrule.mcp import Server
+from ferrule.runtime import SqliteInbox, SqliteRuntime
+from mcp import Client, types
+from served import TOOLS
+from serving import ERAS, Era, in_memory, text_of
+
+pytestmark = pytest.mark.anyio
+
+KEY = "ferrule/idempotency-key"
+EITHER: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+
+
+def kept(tools: Any, path: Path, **options: Any) -> Server:  # noqa: ANN401  # of a server
+    """Return a server whose calls are kept in a file."""
+    return Server(tools, runtime=lambda executor: SqliteRuntime(executor, path), **options)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where calls are kept."""
+    return tmp_path / "calls.db"
+
+
+def answering(content: dict[str, Any] | None, action: Any = "accept") -> Any:  # noqa: ANN401
+    """Return a person who always answers the same."""
+
+    async def answer(_: object, __: object) -> types.ElicitResult:
+        return types.ElicitResult(action=action, content=content)
+
+    return answer
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_calls_are_kept_and_their_client_answers(era: Era, path: Path) -> None:
+    """DUR-1, SUS-3: a call that asks goes on with the answer, and the file says whose it was."""
+    async with in_memory(
+        kept(TOOLS, path), era, elicitation_callback=answering({"answer": True})
+    ) as client:
+        assert text_of(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
+        assert text_of(await client.call_tool("draft", {"subject": "it"})) == "it sent"
+
+    steps = [(line.step, line.by) for line in await SqliteInbox(path).history()]
+    assert ("answer", "mcp connection") in steps
+    assert len([step for step, _ in steps if step == "complete"]) == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_nobody_can_be_asked_about_waits_for_anybody(
+    era: Era, path: Path
+) -> None:
+    """DUR-2, SUS-3: answered elsewhere, it goes on; the same call again tells how it ended."""
+    async with in_memory(kept(TOOLS, path), era) as client:
+        waits = await client.call_tool("draft", {"subject": "it"}, meta={KEY: "mail-7"})
+        [wait] = await SqliteInbox(path).waits()
+        still = await client.call_tool("draft", {"subject": "it"}, meta={KEY: "mail-7"})
+        await SqliteInbox(path).answer(wait.id, content=True, by="ann")
+        done = await client.call_tool("draft", {"subject": "it"}, meta={KEY: "mail-7"})
+
+    assert waits.is_error
+    assert wait.id in text_of(waits)
+    assert waits.meta is not None
+    assert waits.meta[KEY] == "mail-7"
+    assert text_of(still) == text_of(waits)
+    assert text_of(done) == "it sent"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_is_made_twice_runs_once(era: Era, path: Path) -> None:
+    """DUR-3: the key names the call; another call cannot have it, another key is another call."""
+    runs: list[str] = []
+
+    @tool
+    async def once(name: str) -> str:
+        """Run."""
+        runs.append(name)
+        return f"{name} {len(runs)}"
+
+    async with in_memory(kept([once], path), era) as client:
+        first = await client.call_tool("once", {"name": "a"}, meta={KEY: "k"})
+        again = await client.call_tool("once", {"name": "a"}, meta={KEY: "k"})
+        other = await client.call_tool("once", {"name": "b"}, meta={KEY: "k"})
+        fresh = await client.call_tool("once", {"name": "a"})
+
+    assert text_of(first) == text_of(again) == "a 1"
+    assert other.is_error
+    assert text_of(fresh) == "a 2"
+    assert runs == ["a", "a"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_who_declines_ends_the_call_and_who_does_not_choose_leaves_it(
+    era: Era, path: Path
+) -> None:
+    """SUS-4: a no is a no; a closed window leaves the question for somebody else."""
+    inbox = SqliteInbox(path)
+    async with in_memory(
+        kept(TOOLS, path), era, elicitation_callback=answering(None, "decline")
+    ) as client:
+        declined = await client.call_tool("draft", {"subject": "it"})
+        assert await inbox.waits() == []
+    async with in_memory(
+        kept(TOOLS, path), era, elicitation_callback=answering(None, "cancel")
+    ) as client:
+        closed = await client.call_tool("draft", {"subject": "it"})
+        [wait] = await inbox.waits()
+
+    assert "was withdrawn" in text_of(declined)
+    assert wait.id in text_of(closed)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_guard_asks_through_the_client(era: Era, path: Path) -> None:
+    """AUT-4: the approval is kept with who gave it."""
+    tools = Registry(TOOLS).guarded(lambda it: Allow() if it.approval else Ask("May it?"))
+    said = answering({"answer": True})
+    async with in_memory(kept(tools, path), era, elicitation_callback=said) as client:
+        assert text_of(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
+
+    assert [line.by for line in await SqliteInbox(path).history() if line.step == "approve"] == [
+        "mcp connection"
+    ]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_running_calls_ask_and_tell_their_client(era: Era, path: Path) -> None:
+    """ASK-1, EXE-8: as without a runtime, since the server made the executor."""
+    heard: list[float] = []
+    all_heard = anyio.Event()
+
+    async def listen(progress: float, _: float | None, __: str | None) -> None:
+        heard.append(progress)
+        if progress == 2:
+            all_heard.set()
+
+    said = answering({"answer": True})
+    async with in_memory(kept(TOOLS, path), era, elicitation_callback=said) as client:
+        assert text_of(await client.call_tool("sure")) == "Accepted(content=True)"
+        await client.call_tool("steps", {"count": 2}, progress_callback=listen)
+        await all_heard.wait()
+
+    assert heard == [1, 2]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_stops_a_kept_call_stops_it_for_good(era: Era, path: Path) -> None:
+    """CLO-2: it is not left for the next process to run."""
+    begun, stopped = anyio.Event(), anyio.Event()
+
+    @tool
+    async def waits() -> None:
+        """Wait."""
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+
+    async with in_memory(kept([waits], path), era) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "waits")
+            await begun.wait()
+            group.cancel_scope.cancel()
+        await stopped.wait()
+        inbox = SqliteInbox(path)
+        while not await inbox.unknown():
+            await anyio.sleep(0.01)
+
+    [call] = await inbox.unknown()
+    assert call.state == "unknown"
+
+
+async def test_a_call_goes_on_after_the_server_was_started_anew(path: Path) -> None:
+    """DUR-2: its client still has what it carried, and the file what it asked."""
+    key = b"k" * 32
+
+    async def request(client: Client, **more: Any) -> Any:  # noqa: ANN401  # either kind of result
+        params = types.CallToolRequestParams(name="draft", arguments={"subject": "it"}, **more)
+        return await client.session.send_request(types.CallToolRequest(params=params), EITHER)
+
+    said = answering(None, "cancel")
+    async with in_memory(
+        kept(TOOLS, path, keys=[key]), "auto", elicitation_callback=said
+    ) as client:
+        asked = await request(client)
+    async with in_memory(
+        kept(TOOLS, path, keys=[key]), "auto", elicitation_callback=said
+    ) as client:
+        yes = types.ElicitResult(action="accept", content={"answer": True})
+        done = await request(
+            client, input_responses={"question": yes}, request_state=asked.request_state
+        )
+
+    assert text_of(done) == "it sent"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_runtime_of_the_hosts_own_is_left_open(era: Era, path: Path) -> None:
+    """CLO-1: a server closes what it opened; what runs asks whom the runtime's executor asks."""
+    registry = Registry(TOOLS)
+    async with SqliteRuntime(Executor(registry), path) as runtime:
+        said = answering({"answer": True})
+        async with in_memory(
+            Server(registry, runtime=runtime), era, elicitation_callback=said
+        ) as client:
+            asked = await client.call_tool("draft", {"subject": "it"})
+            waited = await client.call_tool("sure")
+        assert await runtime.inbox.waits() == []
+
+    assert text_of(asked) == "it sent"
+    assert "nobody can be asked while this call runs" in text_of(waited)
+
+
+async def test_a_tool_that_asks_after_its_server_is_gone_is_told_so(path: Path) -> None:
+    """ASK-1: another process that runs the call has no client to ask."""
+    begun = anyio.Event()
+
+    @tool(replay="safe")
+    async def asks(context: Context) -> str:
+        """Ask, once somebody may."""
+        begun.set()
+        return repr(await context.ask("Well?", bool))
+
+    server = kept([asks], path)
+    async with server, SqliteRuntime([asks], path) as runtime:
+        from ferrule import ToolCall
+
+        batch = await runtime.submit([ToolCall.of("asks")], batch_id="b")
+        [outcome] = await batch.settled()
+
+    assert "nobody can be asked" in outcome.text
