@@ -11,10 +11,11 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz bench bench-peers coverage lint typecheck format pins clean
+.PHONY: help demo demo-durable test test-fast fuzz bench bench-peers coverage lint typecheck format pins clean
 
 help:
 	@echo 'make demo       two turns of a model, run by ferrule'
+	@echo 'make demo-durable  a turn of five refunds, whose process is killed in the middle'
 	@echo 'make test       every check and every test'
 	@echo 'make test-fast  the part that needs no server, node or browser'
 	@echo 'make lint       ruff: rules and format       make typecheck  mypy and basedpyright'
@@ -40,6 +41,10 @@ demo: .venv/.demo
 	$(BIN)/ferrule run examples/workspace.py examples/turns/parallel.json
 	@echo 'The plot is workspace/plots/revenue-by-month.png'
 	$(BIN)/ferrule run examples/workspace.py examples/turns/mistakes.json || [ $$? -eq 1 ]
+
+# It works in a temporary directory and leaves nothing behind.
+demo-durable: .venv/.demo
+	$(BIN)/python examples/refunds_story.py
 
 # ---- checks --------------------------------------------------------------------------------------
 
@@ -90,5 +95,5 @@ pins:
 	rm -rf .pins
 
 clean:
-	rm -rf .venv .bench .pins dist build workspace .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .bench .pins dist build workspace refunds-ledger.db .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

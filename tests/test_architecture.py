@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "ferrule"
 
 HOUSE: tuple[tuple[str, ...], ...] = (
-    ("_backend", "_contain", "_cut", "_near", "_secret", "errors"),
+    ("_backend", "_blocking", "_contain", "_cut", "_near", "_secret", "errors"),
     ("_asking", "_ijson", "_mend", "_plain", "_value"),
     ("_content", "_hidden", "_traits"),
     ("_calls", "_failure"),
@@ -62,7 +62,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "helpers": (
-        ("_opening", "_printed", "_visible"),
+        ("_groups", "_opening", "_printed", "_visible"),
         ("_rules",),
         ("_commands",),
         ("__init__",),
@@ -116,6 +116,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 
 LATE = {
     "schema._families": "ferrule.schema.",
+    "_context": "ferrule._blocking",
+    "_dedicated": "ferrule._blocking",
     "_leniency": "ferrule._mend",
     "cli._app": "ferrule.cli.",
 }

@@ -107,7 +107,7 @@ async def ran(
 # ---- turns ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["parallel", "mistakes", "failing", "slow"])
+@pytest.mark.parametrize("name", ["parallel", "mistakes", "failing", "slow", "refunds"])
 def test_a_turn_holds_calls_as_a_provider_sends_them(name: str) -> None:
     """WIRE-1: each has every member that the format requires, beside items that are no calls."""
     items = turn(name)["output"]

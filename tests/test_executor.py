@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import cast
 
 import anyio
@@ -28,6 +29,7 @@ from ferrule import (
     Record,
     Registry,
     Rejected,
+    Replay,
     Result,
     Shared,
     Started,
@@ -770,13 +772,16 @@ async def test_whatever_a_tool_raises_ends_that_call_alone(
     assert isinstance(outcomes[1], Completed)
 
 
-async def test_replay_safe_makes_a_private_error_a_failure() -> None:
-    """FAIL-6: what may run again has not half happened."""
+@pytest.mark.parametrize("replay", ["safe", lambda _: "safe"])
+async def test_replay_safe_makes_a_private_error_a_failure(
+    replay: Replay | Callable[[dict[str, object]], Replay],
+) -> None:
+    """FAIL-6: what may run again has not half happened; a word, or a function that says it."""
 
     async def read(_: dict[str, object], __: Context) -> None:
         raise RuntimeError("private")
 
-    tools = [raw("read", read, replay=lambda arguments: "safe")]
+    tools = [raw("read", read, replay=replay)]
     outcomes = await Executor(tools).run([ToolCall.of("read")])
 
     assert isinstance(outcomes[0], Failed)
@@ -946,6 +951,22 @@ async def test_a_plan_says_who_waits_for_whom_and_runs_nothing() -> None:
     assert chain.after == ((), (0,), (), (1,), (3,), (4,), (5,))
     assert (await Executor([shell]).plan([])).after == ()
     assert ran == []
+
+
+async def test_a_sequential_call_that_is_refused_makes_no_chain() -> None:
+    """EXE-3: it takes no part, whether its arguments or what it says of itself refuse it."""
+
+    def broken(_: dict[str, object]) -> str:
+        raise ValueError
+
+    async def work(_: dict[str, object], __: Context) -> None:
+        raise AssertionError("a plan runs nothing")
+
+    tools = [raw("chained", work, sequential=True, uses=broken), raw("free", work)]
+    turn = [ToolCall.of("free"), ToolCall.of("chained"), ToolCall.of("free")]
+    cut_off = ToolCall(id="cut", name="chained", arguments="{")
+
+    assert (await Executor(tools).plan([*turn, cut_off])).after == ((), (), (), ())
 
 
 async def test_started_says_how_long_a_call_waited_and_for_which() -> None:

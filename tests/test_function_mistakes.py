@@ -95,7 +95,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], list[str]]] = {
     "an unknown type": (of(not_there), ["`path` of `not_there`", "`Nowhere`"]),
     "a misspelt trait": (of(fine, read_onyl=True), ["no keyword `read_onyl`", "read_only?"]),
     "an unknown keyword": (of(fine, name="f", colour=1), ["`f` has no keyword `colour`"]),
-    "a wrong trait": (of(fine, replay="never"), ['replay is "unknown", "safe" or "keyed"']),
+    "a wrong trait": (of(fine, replay="never"), ['replay is "unknown", "safe", "keyed"']),
     "a wrong hint": (of(fine, name="f", read_only="yes"), ["tool `f`", "read_only is True"]),
     "an async function in a thread": (of(fine_later, run_in="thread"), ["`fine_later` is async"]),
     "nowhere to run": (of(fine, run_in="threads"), ["run_in of `fine` is"]),

@@ -787,6 +787,8 @@ async def test_a_traced_executor_is_like_the_one_it_was_made_of() -> None:
         "recorder": MemoryRecorder(),
         "asker": given,
         "on_dispatch": given,
+        "turn": given,
+        "on_late": given,
         "on_progress": given,
         "hook_timeout": 7.0,
         "errors": "message",

@@ -80,9 +80,11 @@ def test_uses_that_name_nothing_are_refused(uses: object) -> None:
 
 
 @pytest.mark.parametrize("replay", ["never", "", None, True, 5, ["safe"]])
-def test_replay_is_one_of_three_words(replay: object) -> None:
+def test_replay_is_one_of_four_words(replay: object) -> None:
     """DUR-2, agenttool 56."""
-    with pytest.raises(InvalidValue, match='replay is "unknown", "safe" or "keyed"'):
+    with pytest.raises(
+        InvalidValue, match='replay is "unknown", "safe", "keyed" or "until_effect"'
+    ):
         made(replay=replay)
 
 

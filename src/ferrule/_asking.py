@@ -104,15 +104,18 @@ class Asking(Generic[T]):
                     group.cancel_scope.cancel()
                     return
 
-    async def _in_thread(self, turn: int, done: anyio.Event) -> None:
+    async def _in_thread(self, turn: int, done: "anyio.Event") -> None:
         await anyio.to_thread.run_sync(self._ask_all, turn, abandon_on_cancel=True)
         done.set()
 
     def _ask_all(self, turn: int) -> None:
-        while self._turn == turn and len(self._answers) < len(self._questions):
-            answer = carry(functools.partial(contain, self._questions[len(self._answers)]))
-            if isinstance(answer, Threw):
-                self._interrupt = answer.error  # A task group would put it into a group.
-                return
+        done = carry(functools.partial(self._ask_each, turn))
+        if isinstance(done, Threw):
+            self._interrupt = done.error  # A task group would put it into a group.
+
+    def _ask_each(self, turn: int) -> None:
+        questions, answers = self._questions, self._answers
+        while self._turn == turn and len(answers) < len(questions):
+            answer = contain(questions[len(answers)])
             if self._turn == turn:
-                self._answers.append(answer)
+                answers.append(answer)

@@ -2,8 +2,8 @@
 
 import contextvars
 import sys
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from typing import Any, Protocol, cast
 
 import anyio
 import anyio.lowlevel
@@ -38,12 +38,51 @@ def native_task() -> Task | None:
         return None
 
 
+class Begun:
+    """A coroutine that was begun by hand and waits: await this for the rest of it."""
+
+    __slots__ = ("_trap", "close", "send", "throw")
+
+    def __init__(self, steps: Coroutine[Any, Any, None], trap: object) -> None:
+        self._trap = trap
+        # The loop speaks to the coroutine itself, as it would have done all along.
+        self.send, self.throw, self.close = steps.send, steps.throw, steps.close
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return cast("Generator[Any, Any, None]", self)
+
+    def __next__(self) -> object:
+        """Give the loop what the coroutine waits for, first of all what it came up with."""
+        trap, self._trap = self._trap, _ENDED
+        return self.send(None) if trap is _ENDED else trap
+
+
+def begin(steps: Coroutine[Any, Any, None]) -> Begun | None:
+    """
+    Run a coroutine until it ends, or waits for the first time: then the rest of it is returned.
+
+    So the caller hears whether it waits, which `await` tells nobody.
+    """
+    # Not `send`: of an end it makes an exception, which costs as much as a small call. `next` makes
+    # none of an end that has no value.
+    trap = next(cast("Iterator[object]", steps.__await__()), _ENDED)
+    return None if trap is _ENDED else Begun(steps, trap)
+
+
+_ENDED = object()
+
+
 class _AsyncioLoop(Protocol):
     def call_soon_threadsafe(self, callback: Callable[[], object], /) -> object: ...
 
 
 class _TrioToken(Protocol):
     def run_sync_soon(self, callback: Callable[[], object], /) -> object: ...
+
+
+def clock(token: Token) -> Callable[[], float]:
+    """Return what says the time of a loop, in the loop itself; asking anyio costs three times."""
+    return getattr(token.native_token, "time", anyio.current_time)
 
 
 def call_soon(token: Token, callback: Callable[[], object]) -> None:

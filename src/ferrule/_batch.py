@@ -5,9 +5,11 @@ Theory
 ======
 
 *Workers, not a task a call.* A task costs more than all checks of a small call together. So a few
-workers, at most `max_parallel`, take calls from a queue of ready ones. A worker hires the next
-one only while calls wait; one that finds the queue empty goes home. The caller's task is never a
-worker: its cancellation would become a call's.
+workers, at most `max_parallel`, take calls from a queue of ready ones. A worker begins its call by
+hand, and hires the next worker when that call waits for the first time: while it does not, nobody
+else would have had a turn, and a batch whose calls never wait is run by one. A worker that finds
+the queue empty goes home. The caller's task is never a worker: its cancellation would become a
+call's.
 
 *Permission before dispatch.* Who has to be asked about a call is asked by askers, which are no
 workers: at most `max_parallel` of them, from the beginning of the batch, beside whatever runs. A
@@ -37,25 +39,26 @@ import contextlib
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from time import monotonic
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from ferrule._asking import Asking, called, in_time
-from ferrule._backend import Token, call_soon
-from ferrule._binding import Leg, Permit
+from ferrule._backend import Token, begin, call_soon, clock
+from ferrule._binding import Binding, Leg, Permit
 from ferrule._calls import ToolCall
 from ferrule._contain import Broke, Threw, contain
 from ferrule._content import Result
-from ferrule._context import Context, Progress, Thread
+from ferrule._context import Context, Progress, Thread, Threads
 from ferrule._crew import Worker
 from ferrule._events import Event, Finished, Progressed, Started
 from ferrule._harness import Harness, Sink
-from ferrule._jobs import Job
+from ferrule._jobs import Job, job_of
 from ferrule._near import shown
 from ferrule._outcome import (
     Cancelled,
@@ -66,12 +69,13 @@ from ferrule._outcome import (
     logger,
     outcome_of,
 )
+from ferrule._requests import InputRequest
 from ferrule._schedule import Schedule
 from ferrule._traits import Replay, Use
 from ferrule.errors import FerruleError
 
-_BREATH = 64
-"""Calls after which a worker, or admission, lets other tasks of the loop run."""
+_BREATH = 0.002
+"""Seconds after which a worker, an asker or admission lets other tasks of the loop run."""
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +135,7 @@ class Batch:
         self._calls = list(calls)
         self._caller = caller
         self._listening = listening
+        self._is_held = executor.turn is not None or executor.on_dispatch is not None
         self._jobs: list[Job] = []
         self._ready: deque[Job] = deque()
         self._to_ask: deque[Job] = deque()
@@ -154,7 +159,9 @@ class Batch:
         self._space: anyio.Event | None = None
         self._watching: anyio.CancelScope | None = None
         self._limiter: anyio.CapacityLimiter | None = None
+        self._bindings: set[Binding] = set()
         self._schedule: Schedule | None = None
+        self._is_ordered = False
         self._entered = False
 
     # ---- what a caller sees --------------------------------------------------------------------
@@ -181,13 +188,15 @@ class Batch:
         finally:
             if self._schedule is None:
                 self._give_up()
+        self._is_ordered = any(schedule.after)
+        self._to_ask.extend(self._asked_about())
         self._token = anyio.lowlevel.current_token() if self._listening else None
         self._thread = threading.get_ident()
-        self._submitted = anyio.current_time() if self._listening else 0.0
+        self._clock = clock(self._token) if self._token is not None else anyio.current_time
+        self._submitted = self._clock() if self._listening else 0.0
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._line_up(schedule.ready())
-        self._to_ask.extend(job for job in self._jobs if job.outcome is None and not job.permitted)
         self._call_asker()
         self._hire()
         return self
@@ -220,7 +229,7 @@ class Batch:
                 self._more = anyio.Event()
                 await self._more.wait()
             event = self._events.popleft()
-            if not isinstance(event, Job):
+            if type(event) is not Job:
                 return event
             update = self._taken(event)
             if update is None:
@@ -256,28 +265,31 @@ class Batch:
     async def _submit(self) -> Schedule:
         """Let the calls in and fix their order."""
         await self._admit_all()
-        await self._ask_traits()
+        self._bindings = self._bound()
+        if any(binding.uses is None for binding in self._bindings):
+            await self._ask_traits()
+            self._bindings = self._bound()
         return self._ordered()
 
     async def _admit_all(self) -> None:
         seen: set[str] = set()
-        self._jobs = [Job(index, given) for index, given in enumerate(self._calls)]
+        self._jobs = [job_of(index, given) for index, given in enumerate(self._calls)]
         self._unsettled = len(self._jobs)
         # Workers are shielded: nothing below would see that the caller was cancelled before.
         await anyio.lowlevel.checkpoint_if_cancelled()
+        registry = self._executor.registry
+        breath = monotonic() + _BREATH
         for job in self._jobs:
-            refused = job.admit(self._executor.registry, seen)
-            seen.add(job.call.id)
+            refused = job.admit(registry, seen)
             if refused is not None:
                 self._settle(job, refused)
-            if job.index % _BREATH == _BREATH - 1:
+            if monotonic() > breath:
                 await anyio.lowlevel.checkpoint()
+                breath = monotonic() + _BREATH
 
     async def _ask_traits(self) -> None:
         """Have each call described; one whose functions break is refused alone."""
-        open_jobs = [job for job in self._jobs if job.outcome is None and not job.is_described]
-        if not open_jobs:
-            return
+        open_jobs = [job for job in self._open_jobs() if not job.is_described]
         questions = [job.describe for job in open_jobs]
         answers = await Asking(questions, self._executor.hook_timeout).answers()
         for job, answer in zip(open_jobs, answers, strict=True):
@@ -290,21 +302,37 @@ class Batch:
 
     def _is_sequential(self) -> bool:
         return self._executor.sequential or any(
-            job.binding is not None and job.binding.traits.sequential
-            for job in self._jobs
-            if job.outcome is None
+            binding.traits.sequential for binding in self._bindings
         )
+
+    def _bound(self) -> set[Binding]:
+        """Return the bindings of the calls that were let in and have not ended."""
+        return {job.binding for job in self._jobs if job.binding is not None}
+
+    def _asked_about(self) -> list[Job]:
+        """Return the calls that somebody is to be asked about, in order."""
+        if not any(binding.asks for binding in self._bindings):
+            return []
+        return [job for job in self._open_jobs() if not job.permitted]
+
+    def _open_jobs(self) -> list[Job]:
+        """Return the calls that have not ended, in order."""
+        return [job for job in self._jobs if job.outcome is None] if self._unsettled else []
 
     # ---- whose turn it is, and who may ---------------------------------------------------------
 
     def _line_up(self, indices: Iterable[int], behind: int | None = None) -> None:
         """Let calls run whose turn it is, once they may; pass over those that have ended."""
-        turns = deque(indices)
+        turns, free = deque(indices), not len(self._executor.stuck)
         while turns:
             job = self._jobs[turns.popleft()]
-            job.its_turn, job.behind = True, behind
+            job.its_turn = True
+            if behind is not None:
+                job.behind = behind
             if job.outcome is not None and self._schedule is not None:
                 turns.extend(self._schedule.finish(job.index))
+            elif job.permitted and free:
+                self._ready.append(job)
             elif job.permitted:
                 self._make_ready(job)
 
@@ -324,14 +352,14 @@ class Batch:
 
     async def _ask(self) -> None:
         with anyio.CancelScope(shield=True) as scope:
-            done = 0
+            breath = monotonic() + _BREATH
             while self._to_ask and not self._stopping:
                 self._asking[scope] = job = self._to_ask.popleft()
                 self._call_asker()
                 await self._ask_for(job)
-                done += 1
-                if done % _BREATH == 0:
+                if monotonic() > breath:
                     await anyio.lowlevel.cancel_shielded_checkpoint()
+                    breath = monotonic() + _BREATH
             self._asking.pop(scope, None)
         self._askers -= 1
         self._end_watch()
@@ -361,18 +389,26 @@ class Batch:
         job.context = self._context(job)
         return await job.binding.authorize(job.invocation, job.context)
 
-    def _context(self, job: Job) -> Context:
+    def _context(self, job: Job, threads: Threads | None = None) -> Context:
         """Return the context of a call, for its guards and its tool alike."""
-        context = Context.of(
+        harness = self._executor
+        hears = functools.partial(self._progressed, job) if self._listening else None
+        # By position: one is made for each call.
+        context = Context(
             job.call,
-            on_progress=functools.partial(self._progressed, job) if self._listening else None,
-            recorder=self._executor.recorder,
-            asker=self._executor.asker,
-            inject=self._executor.registry.inject,
-            caller=self._caller,
+            1,
+            self._caller,
+            None,
+            harness.registry.inject,
+            None,
+            hears,
+            harness.recorder,
+            harness.asker,
+            (),
+            harness.hook_timeout,
+            threads,
+            job.traits,
         )
-        context.patience = self._executor.hook_timeout
-        context.traits = job.traits
         if job.leg is not None:
             context.leg = job.leg.number
             context.session = job.leg.session
@@ -405,34 +441,40 @@ class Batch:
                 self._hire()  # One that was told to stop leaves calls behind.
                 self._end_watch()
 
-    def _thread_limiter(self) -> anyio.CapacityLimiter:
+    def _thread_limiter(self) -> "anyio.CapacityLimiter":
         """Return what bounds the threads of this batch; made for the first that needs one."""
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(self._executor.max_parallel)
         return self._limiter
 
     async def _work_through(self, worker: Worker) -> None:
-        done = 0
+        events, room = self._events, self._room
+        breath = monotonic() + _BREATH
         while self._ready and not self._stopping:
-            job = self._ready.popleft()
-            self._hire()
-            await self._run(job, worker)
+            waiting = begin(self._run(self._ready.popleft(), worker))
+            if waiting is not None:
+                self._hire()  # Only now: before, nobody else would have had a turn.
+                await waiting
+                breath = monotonic() + _BREATH
             if worker.told:
                 return
-            done += 1
-            if self._listening:
+            if len(events) > room:
                 await self._wait_for_room()
-            if done % _BREATH == 0:
+            if monotonic() > breath:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
+                breath = monotonic() + _BREATH
 
     async def _run(self, job: Job, worker: Worker) -> None:
         worker.job = job
-        if job.context is None:
-            job.context = self._context(job)
         context = job.context
-        context.threads = worker.threads
+        if context is None:
+            job.context = context = self._context(job, worker.threads)
+        else:
+            context.threads = worker.threads
         ended: object
         try:
+            if self._is_held:
+                await self._let_begin(context)
             ended = await self._dispatched(job, context, worker)
         except BaseException as error:
             ended = error
@@ -440,26 +482,23 @@ class Batch:
                 self._interrupt = error
         worker.job = None
         context.end()
-        if job.timer is not None:
-            job.timer.cancel()
-        if job.outcome is not None:
-            self._hear_late(job.call, context, ended)
-        elif type(ended) is Result:
+        if type(ended) is Result and job.outcome is None:  # How nearly every call ends.
             self._settle(job, Completed(ended))
         else:
-            self._settle(job, self._outcome(job, ended))
-        thread, worker.threads.abandoned = worker.threads.abandoned, None
-        if thread is None:
-            self._release(job)
-        else:
+            self._ended(job, context, ended)
+        if job.timer is not None:
+            job.timer.cancel()
+        thread = worker.threads.abandoned
+        if thread is not None:
+            worker.threads.abandoned = None
             self._leave(job, thread, context)
+        elif self._is_ordered:
+            self._release(job)
         if self._interrupt is not None:
             self._stop()
 
-    async def _dispatched(self, job: Job, context: Context, worker: Worker) -> object:
-        binding, invocation = job.binding, job.invocation
-        if binding is None or invocation is None:
-            raise AssertionError("a call that was not admitted is never ready")
+    async def _let_begin(self, context: Context) -> None:
+        """Wait until a harness lets a call begin, and tell it so; raises what refuses the call."""
         if self._executor.turn is not None:
             await self._executor.turn(context)
         if self._executor.on_dispatch is not None:
@@ -467,16 +506,32 @@ class Batch:
             told = await in_time(self._executor.hook_timeout, hook)
             if isinstance(told, Broke):
                 raise told.error
-        # It may have been closed meanwhile, or a link moved; then the tool does not run.
-        binding.check(invocation, job.permit)
+
+    def _dispatched(
+        self, job: Job, context: Context, worker: Worker
+    ) -> Coroutine[Any, Any, Result | InputRequest]:
+        """Dispatch a call; return the run of its tool."""
+        binding, invocation = job.binding, job.invocation
+        if binding is None or invocation is None:
+            raise AssertionError("a call that was not admitted is never ready")
+        if binding.life.closed or job.permit is not None:
+            # Closed meanwhile, or a link moved; then the tool does not run.
+            binding.check(invocation, job.permit)
         job.dispatched = True
         if binding.traits.timeout is not None:
             job.timer = anyio.CancelScope(shield=True)
             self._tasks.start_soon(self._time, job, worker, binding.traits.timeout, job.timer)
         if self._listening:
-            waited = anyio.current_time() - self._submitted
+            waited = self._clock() - self._submitted
             self._tell(Started(index=job.index, call=job.call, waited=waited, behind=job.behind))
-        return await binding.call(invocation, context, job.permit)
+        return binding.call(invocation, context, job.permit)
+
+    def _ended(self, job: Job, context: Context, ended: object) -> None:
+        """Settle a call that has ended, unless it was given up before."""
+        if job.outcome is None:
+            self._settle(job, self._outcome(job, ended))
+        else:
+            self._hear_late(job.call, context, ended)
 
     def _outcome(self, job: Job, ended: object) -> Outcome:
         return outcome_of(
@@ -492,19 +547,21 @@ class Batch:
 
     def _settle(self, job: Job, outcome: Outcome) -> None:
         """Give a call its outcome; only the first counts."""
-        with self._lock:
-            if job.outcome is not None:
-                return
+        if job.outcome is not None:
+            return
+        if self._listening:
+            with self._lock:  # Progress comes from threads too, and none may come after this.
+                job.outcome = outcome
+            self._events.append(Finished(index=job.index, call=job.call, outcome=outcome))
+        else:
             job.outcome = outcome
         self._unsettled -= 1
-        if not self._unsettled:
-            self._make_room()
         job.invocation = job.binding = job.permit = None
         if job.unread is None:
             job.context = None
-        if self._listening:
-            self._tell(Finished(index=job.index, call=job.call, outcome=outcome))
-        elif not self._unsettled:
+        if not self._unsettled:
+            self._make_room()
+        if self._more is not None and (self._listening or not self._unsettled):
             self._wake()
 
     def _release(self, job: Job) -> None:
@@ -521,9 +578,8 @@ class Batch:
 
     def _give_up(self) -> None:
         """Give an outcome to every call that has none, when the batch is over."""
-        for job in self._jobs:
-            if job.outcome is None:
-                self._settle(job, Cancelled("cancelled", tool=job.call.name))
+        for job in self._open_jobs():
+            self._settle(job, Cancelled("cancelled", tool=job.call.name))
 
     def _hear_late(self, call: ToolCall, context: Context, ended: object) -> None:
         """Log how a call ended that had been reported before, and have a host hear of it."""
@@ -598,7 +654,7 @@ class Batch:
     # ---- time limits, and threads that were left behind ------------------------------------------
 
     async def _time(
-        self, job: Job, worker: Worker, seconds: float, timer: anyio.CancelScope
+        self, job: Job, worker: Worker, seconds: float, timer: "anyio.CancelScope"
     ) -> None:
         """At its limit, report a call and tell it to stop; what it works on is still taken."""
         grace = self._executor.registry.grace

@@ -107,10 +107,14 @@ class Binding:
     Attributes:
         asks: Whether `authorize` runs code of a harness, and so may take its time.
         guards: The guards of the tool, from the outermost inwards.
+        life: Whether its owner has closed it.
         uses: What every call works on, or `None` if that is to be asked for each.
+        is_plain: Whether nobody is asked, nothing is worked on, and nothing said of a second run.
     """
 
-    __slots__ = ("_life", "_preparing", "asks", "contract", "guards", "tool", "traits", "uses")
+    __slots__ = (
+        "_preparing", "asks", "contract", "guards", "is_plain", "life", "tool", "traits", "uses",
+    )  # fmt: skip
 
     def __init__(self, contract: Contract, tool: Tool, traits: Traits, life: Life) -> None:
         self.contract = contract
@@ -118,9 +122,10 @@ class Binding:
         self.traits = traits
         self.guards = tuple(layer for layer in layers(tool) if isinstance(layer, Guard))
         self.uses = uses_of(traits.uses) if traits.is_settled else None
-        self._life = life
+        self.life = life
         self._preparing = preparing(tool)
         self.asks = self._preparing is not None or bool(self.guards)
+        self.is_plain = not self.asks and self.uses == () and traits.replay == "unknown"
 
     def __repr__(self) -> str:
         return f"<Binding of {self.contract.name!r} from {self.contract.origin!r}>"
@@ -143,7 +148,7 @@ class Binding:
             AuthorizationError: a policy could not decide.
         """
         ours = type(invocation) is Invocation and invocation[0] is self.contract
-        if not ours or self._life.closed:
+        if not ours or self.life.closed:
             self.check(invocation)  # Says why not; looked at here, as most tools have no more.
         injected = _NOTHING
         if self.asks:
@@ -174,8 +179,12 @@ class Binding:
             InvalidResult: what the tool returned cannot be given on; the tool did run.
             Failure: no permit was given, and a guard denied the call.
         """
-        if permit is None or context is None:
-            self.check(invocation)
+        if (permit is None or context is None) and (
+            type(invocation) is not Invocation
+            or invocation[0] is not self.contract
+            or self.life.closed
+        ):
+            self.check(invocation)  # Says why not; looked at here, as nearly every call is right.
         if context is None:
             context = Context(invocation.call)
         if permit is None and self.asks:
@@ -217,7 +226,7 @@ class Binding:
                 f'this is no invocation of tool "{self.contract.name}" as bound here; '
                 "admit the call with this binding's contract"
             )
-        if self._life.closed:
+        if self.life.closed:
             raise InvalidCall("unavailable")
         if permit is not None and permit[3]:
             self._given(invocation, permit[3][0])
@@ -257,7 +266,7 @@ class Binding:
                 f'this permit is not for this leg of this call of tool "{self.contract.name}", or '
                 "it was used; ask `authorize` for one"
             )
-        if self._life.closed:
+        if self.life.closed:
             raise InvalidCall("unavailable")
         injected = permit[3].pop()
         if self.asks:

@@ -2,6 +2,7 @@
 
 import contextvars
 import functools
+import importlib
 import inspect
 import logging
 import math
@@ -12,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 import msgspec
 
@@ -101,7 +101,7 @@ class Threads:
 
     __slots__ = ("abandoned", "limiter", "running", "scope")
 
-    def __init__(self, limiter: Callable[[], anyio.CapacityLimiter]) -> None:
+    def __init__(self, limiter: "Callable[[], anyio.CapacityLimiter]") -> None:
         self.limiter = limiter
         self.scope: anyio.CancelScope | None = None
         self.running: Thread[Any] | None = None
@@ -451,13 +451,12 @@ def _bridge(what: str) -> Bridge:
     """Return the way to the loop, if this is a thread that a tool was given."""
     if here.bridge is not None:
         return here.bridge
-    try:
-        anyio.from_thread.check_cancelled()
-    except RuntimeError:
+    blocking = importlib.import_module("ferrule._blocking")
+    if not blocking.is_given():
         raise FerruleError(
             f"{what}_blocking is for tools that run in a thread; here use `await context.{what}(…)`"
-        ) from None
-    return cast("Bridge", anyio.from_thread.run)
+        )
+    return cast("Bridge", blocking.run)
 
 
 def _checked(content: object, kind: object) -> object:

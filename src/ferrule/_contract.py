@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from ferrule._calls import ToolCall
 from ferrule._contain import Broke, contain
@@ -267,7 +268,7 @@ class Contract:
             len(content) == 1
             and type(content[0]) is Text
             and len(content[0].text) <= self._short
-            and structured is msgspec.UNSET
+            and structured is UNSET
         ):
             return  # What nearly every result is.
         limit = self.limits.output_bytes
@@ -275,7 +276,7 @@ class Contract:
             raise InvalidResult(f"the result is larger than output_bytes allows ({limit})")
         if self._output is None:
             return
-        if structured is msgspec.UNSET:
+        if structured is UNSET:
             raise InvalidResult("the output_schema promises structured content, and there is none")
         if isinstance(structured, RawJSON):
             structured = structured.read()

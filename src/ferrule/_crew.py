@@ -28,7 +28,7 @@ class Worker:
     __slots__ = ("job", "shield", "task", "threads", "told")
 
     def __init__(
-        self, shield: anyio.CancelScope, limiter: Callable[[], anyio.CapacityLimiter]
+        self, shield: "anyio.CancelScope", limiter: "Callable[[], anyio.CapacityLimiter]"
     ) -> None:
         self.job: Job | None = None
         self.shield = shield

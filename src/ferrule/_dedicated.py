@@ -9,6 +9,7 @@ tool that nobody closed is no reason for that.
 """
 
 import contextlib
+import importlib
 import inspect
 import queue
 import threading
@@ -17,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar, cast
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 
 from ferrule._backend import call_soon, variables_for_a_thread
@@ -183,7 +183,8 @@ class _Errand(Generic[T]):
         self._end(done)
 
     def _wait_for(self, function: Callable[..., Awaitable[T]], /, *arguments: object) -> T:
-        return anyio.from_thread.run(self._ask, function, arguments, token=self._token)
+        blocking = importlib.import_module("ferrule._blocking")
+        return cast("T", blocking.run(self._ask, function, arguments, token=self._token))
 
     # ---- in either -----------------------------------------------------------------------------
 

@@ -183,7 +183,9 @@ class _Facts:
             fingerprint=self._fingerprint,
             guard=name,
         )
-        approval = next((one for one in self._context.approvals if one.holds(asked)), None)
+        # The newest: a guard may have asked one thing after another.
+        approvals = reversed(self._context.approvals)
+        approval = next((one for one in approvals if one.holds(asked)), None)
         facts = self._authorization(asked, approval)
         answer = await in_time(self._context.patience, called(guard.authorizer, facts))
         if isinstance(answer, Broke):

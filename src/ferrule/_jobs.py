@@ -1,6 +1,6 @@
 """One call of a batch on its way: let in, described, permitted, dispatched, ended."""
 
-from typing import Literal, cast
+from typing import Literal, cast, final
 
 import anyio
 import msgspec
@@ -19,9 +19,10 @@ _FEW = 12
 """Tools of a registry that a name near none of them is answered with."""
 
 
-class Job:
+@final
+class Job(msgspec.Struct, eq=False):
     """
-    One call of a batch.
+    One call of a batch; `job_of` makes it.
 
     Attributes:
         index: Its place in the model's order.
@@ -38,33 +39,23 @@ class Job:
         outcome: How it ended, once it has.
     """
 
-    __slots__ = (
-        "behind", "binding", "call", "context", "dispatched", "index", "invocation", "its_turn",
-        "leg", "outcome", "permit", "permitted", "replay", "timer", "traits", "unread", "uses",
-    )  # fmt: skip
-
-    def __init__(self, index: int, given: object) -> None:
-        leg = given if isinstance(given, Leg) else None
-        call = given if leg is None else leg.call
-        if not isinstance(call, ToolCall):
-            raise FerruleError(f"a batch is made of ToolCall or Leg, not of {type(call).__name__}")
-        self.index = index
-        self.leg = leg
-        self.call = call if call.id else msgspec.structs.replace(call, id=new_call_id())
-        self.binding: Binding | None = None
-        self.invocation: Invocation | None = None
-        self.context: Context | None = None
-        self.permit: Permit | None = None
-        self.traits: Traits | None = None
-        self.replay: Replay = "unknown"
-        self.uses: tuple[Use, ...] | None = ()
-        self.permitted = True
-        self.its_turn = False
-        self.behind: int | None = None
-        self.dispatched = False
-        self.timer: anyio.CancelScope | None = None
-        self.unread: Progress | None = None
-        self.outcome: Outcome | None = None
+    index: int
+    call: ToolCall
+    leg: Leg | None = None
+    binding: Binding | None = None
+    invocation: Invocation | None = None
+    context: Context | None = None
+    permit: Permit | None = None
+    traits: Traits | None = None
+    replay: Replay = "unknown"
+    uses: tuple[Use, ...] | None = ()
+    permitted: bool = True
+    its_turn: bool = False
+    behind: int | None = None
+    dispatched: bool = False
+    timer: "anyio.CancelScope | None" = None
+    unread: Progress | None = None
+    outcome: Outcome | None = None
 
     @property
     def is_described(self) -> bool:
@@ -73,39 +64,52 @@ class Job:
 
     def admit(self, registry: Registry, seen: set[str]) -> Outcome | None:
         """Let the call in, or return why not."""
-        name = self.call.name
-        if self.call.id in seen:
+        call, name = self.call, self.call.name
+        if call.id in seen:
             return _rejected("duplicate_id", "this id was given to an earlier call", name)
+        seen.add(call.id)
         binding = registry.resolve(name)
         if binding is None:
             expected, hint = _nearest(name, registry)
             return _rejected("unknown_tool", expected, "", hint)
         try:
             continuation = None if self.leg is None else self.leg.continuation
-            self.invocation = binding.contract.admit(self.call, continuation)
+            self.invocation = binding.contract.admit(call, continuation)
         except InvalidCall as error:
-            return outcome_of(error, tool=name, call_id=self.call.id, dispatched=False)
+            return outcome_of(error, tool=name, call_id=call.id, dispatched=False)
         self.binding = binding
-        self.permitted = not binding.asks
-        self.uses = binding.uses
-        if self.uses is not None:
-            self.replay = cast("Replay", binding.traits.replay)
+        if not binding.is_plain:
+            self.permitted = not binding.asks
+            self.uses = binding.uses
+            if self.uses is not None:
+                self.replay = cast("Replay", binding.traits.replay)
         return None
 
     def describe(self) -> None:
         """Ask the tool's functions what this call works on; raises whatever they raise."""
-        if self.binding is None or self.invocation is None:
+        binding, invocation = self.binding, self.invocation
+        if binding is None or invocation is None:
             return
-        invocation, traits = self.invocation, self.binding.traits
-        if self.binding.guards:  # They are shown all that the tool says of this call.
+        traits = binding.traits
+        if binding.guards:  # They are shown all that the tool says of this call.
             self.traits = traits = traits.settled(lambda: invocation.arguments)
-        self.uses = uses_of(_told(traits.uses, invocation))
-        self.replay = replay_of(_told(traits.replay, invocation))
+        uses = traits.uses(invocation.arguments) if callable(traits.uses) else traits.uses
+        self.uses = uses_of(uses)
+        if callable(traits.replay):
+            self.replay = replay_of(traits.replay(invocation.arguments))
+        else:
+            self.replay = traits.replay
 
 
-def _told(trait: object, invocation: Invocation) -> object:
-    """Return a trait, or what a function in its place says of the arguments."""
-    return trait(invocation.arguments) if callable(trait) else trait
+def job_of(index: int, given: object) -> Job:
+    """Return the call at a place of a batch, with a new id if it has none."""
+    if type(given) is ToolCall and given.id:  # What nearly every call is.
+        return Job(index, given)
+    leg = given if isinstance(given, Leg) else None
+    call = given if leg is None else leg.call
+    if not isinstance(call, ToolCall):
+        raise FerruleError(f"a batch is made of ToolCall or Leg, not of {type(call).__name__}")
+    return Job(index, call if call.id else msgspec.structs.replace(call, id=new_call_id()), leg)
 
 
 def _rejected(

@@ -21,7 +21,6 @@ import sys
 from typing import TypeAlias, cast
 
 import anyio
-import anyio.abc
 import msgspec
 
 from ferrule._content import RawJSON, Result
@@ -325,7 +324,7 @@ class _Child:
             case None:
                 raise Crashed(f"the process of the call {_how(self._status)}")
 
-    async def _converse(self, process: anyio.abc.Process) -> None:
+    async def _converse(self, process: "anyio.abc.Process") -> None:
         async with anyio.create_task_group() as group:
             await self._say(process, json_text(self._order.to_json()).encode())
             group.start_soon(self._pass_on_stop, process)
@@ -337,7 +336,7 @@ class _Child:
                     await self._take(process, line)
             group.cancel_scope.cancel()
 
-    async def _heard(self, process: anyio.abc.Process) -> list[bytes] | None:
+    async def _heard(self, process: "anyio.abc.Process") -> list[bytes] | None:
         """Return the lines that have come, or `None` when the child is gone."""
         if process.stdout is None:
             raise AssertionError("it was started with a pipe")
@@ -349,7 +348,7 @@ class _Child:
             self._fault = Bad(message="the process of the call gave more than output_bytes allows")
         return said
 
-    async def _take(self, process: anyio.abc.Process, line: bytes) -> None:
+    async def _take(self, process: "anyio.abc.Process", line: bytes) -> None:
         said = _read(line)
         if isinstance(said, Told):
             self._hear(said.progress)
@@ -362,18 +361,18 @@ class _Child:
     def _hear(self, told: Progress) -> None:
         self._context.progress(told.progress, told.total, told.message, told.content)
 
-    async def _pass_on_stop(self, process: anyio.abc.Process) -> None:
+    async def _pass_on_stop(self, process: "anyio.abc.Process") -> None:
         await self.stopped.wait()
         await self._say(process, CANCELLED)
 
-    async def _told_to_stop(self, process: anyio.abc.Process) -> None:
+    async def _told_to_stop(self, process: "anyio.abc.Process") -> None:
         """Tell it, and wait for it to end by itself."""
         with anyio.move_on_after(GRACE, shield=True):
             await self._say(process, CANCELLED)
             while await self._heard(process) is not None:
                 pass
 
-    async def _say(self, process: anyio.abc.Process, line: bytes) -> None:
+    async def _say(self, process: "anyio.abc.Process", line: bytes) -> None:
         """Send a line; one that is dead does not hear it, and is found to be dead elsewhere."""
         if process.stdin is None:
             raise AssertionError("it was started with a pipe")
@@ -381,7 +380,7 @@ class _Child:
             async with self._sending:
                 await process.stdin.send(line + b"\n")
 
-    async def _seen_gone(self, process: anyio.abc.Process) -> None:
+    async def _seen_gone(self, process: "anyio.abc.Process") -> None:
         """Let it leave if it has answered, kill it and what it started if not, and reap it."""
         if self._answer is not None:
             with anyio.move_on_after(GRACE):
@@ -393,7 +392,7 @@ class _Child:
         await process.aclose()
 
 
-async def _started() -> anyio.abc.Process:
+async def _started() -> "anyio.abc.Process":
     """Start a child, in a session of its own, so that it and what it starts are one group."""
     command = [sys.executable, "-c", _START, *sys.path]
     reason = ""

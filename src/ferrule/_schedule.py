@@ -53,15 +53,19 @@ class Schedule:
     """For each call, the calls that it waits for itself; what those wait for is not repeated."""
 
     def __init__(self, uses: Sequence[Iterable[Use] | None], *, sequential: bool = False) -> None:
-        self.after = _chain(uses) if sequential else _conflicts(uses)
-        self._waiting = [len(before) for before in self.after]
         self._followers: dict[int, list[int]] = {}
+        if not sequential and not any(uses):  # As nearly every batch is.
+            self.after = ((),) * len(uses)
+            self._waiting = [-1 if used is None else 0 for used in uses]
+            return
+        self.after = _chain(uses) if sequential else _conflicts(uses)
+        self._waiting = [
+            -1 if used is None else len(before)
+            for used, before in zip(uses, self.after, strict=True)
+        ]
         for call, before in enumerate(self.after):
             for earlier in before:
                 self._followers.setdefault(earlier, []).append(call)
-        for call, used in enumerate(uses):
-            if used is None:
-                self._waiting[call] = -1
 
     def ready(self) -> list[int]:
         """Return the calls that wait for nobody, in order."""
@@ -129,8 +133,11 @@ def _conflicts(uses: Sequence[Iterable[Use] | None]) -> tuple[tuple[int, ...], .
             continue
         before: set[int] = set()
         for name, shared in _strongest(used):
-            before.update(states.setdefault(name, _State()).take(call, shared=shared))
-        after.append(tuple(sorted(before)))
+            state = states.get(name)
+            if state is None:
+                state = states[name] = _State()
+            before.update(state.take(call, shared=shared))
+        after.append(tuple(sorted(before)) if before else ())
     return tuple(after)
 
 

@@ -249,6 +249,8 @@ def uses_of(value: object) -> tuple[Use, ...]:
     """
     if value is None:
         return ()
+    if type(value) is str and value:  # What most functions say.
+        return (value,)
     several = (value,) if isinstance(value, str | Shared) else value
     if not isinstance(several, Iterable):
         raise InvalidValue(_NONSENSE)

@@ -14,6 +14,20 @@ import msgspec
 from ferrule import Outcome, Record, ToolCall
 from ferrule.states import State, Step
 
+__all__ = (
+    "DurableBatch",
+    "DurableCall",
+    "Evidence",
+    "Inbox",
+    "Kept",
+    "Moved",
+    "Note",
+    "Receipt",
+    "Resolution",
+    "Runtime",
+    "Wait",
+)
+
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """
@@ -207,6 +221,7 @@ class Inbox(Protocol):
         Take a question back; its call has failed.
 
         Raises:
+            AnswerRefused: nobody takes it back: `by` is empty.
             WaitClosed: nothing waits by this id.
         """
         ...

@@ -32,6 +32,18 @@ from typing import Final, Literal, TypeAlias
 
 from ferrule.errors import RuntimeFault
 
+__all__ = (
+    "MOVES",
+    "PENDING",
+    "SETTLED",
+    "TERMINAL",
+    "IllegalMove",
+    "State",
+    "Step",
+    "diagram",
+    "move",
+)
+
 State: TypeAlias = Literal[
     "proposed", "admitted", "authorized", "dispatched", "suspended", "answered",
     "completed", "failed", "rejected", "cancelled", "unknown",

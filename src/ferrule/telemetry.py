@@ -275,6 +275,8 @@ class _TracedExecutor(Executor):
             recorder=executor.recorder,
             asker=executor.asker,
             on_dispatch=executor.on_dispatch,
+            turn=executor.turn,
+            on_late=executor.on_late,
             on_progress=executor.on_progress,
             hook_timeout=executor.hook_timeout,
             errors=executor.errors,

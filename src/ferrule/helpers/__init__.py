@@ -11,6 +11,7 @@ registry = Registry([git], inject={"token": Secret(token)}).guarded(commands(rul
 
 from ferrule import Secret
 from ferrule.helpers._commands import ENVIRONMENT, CommandLimits, Variables, run_command
+from ferrule.helpers._groups import reap
 from ferrule.helpers._opening import BinaryMode, TextMode, open_within
 from ferrule.helpers._rules import ANY, REST, CommandRule, Placeholder, Word, commands
 from ferrule.helpers._visible import HIDDEN, one_line, visible
@@ -31,6 +32,7 @@ __all__ = (
     "commands",
     "one_line",
     "open_within",
+    "reap",
     "run_command",
     "visible",
 )

@@ -25,6 +25,7 @@ import msgspec
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from ferrule import Context, Failure, InvalidValue, Result, Secret, Text
+from ferrule.helpers._groups import NAMESPACE, told
 from ferrule.helpers._printed import Printed
 from ferrule.helpers._rules import CommandRule, words_of
 from ferrule.helpers._visible import one_line
@@ -218,8 +219,8 @@ class _Running:
         """Put the group on record, let it run, and return its exit status; nothing is left."""
         try:
             if context is not None:
-                group = {"pgid": self._process.pid, "command": words}
-                await context.record("shell:process-group", group)
+                pid = self._process.pid
+                await context.record(NAMESPACE, {"pgid": pid, "command": words, **told(pid)})
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep_reading)
                 try:

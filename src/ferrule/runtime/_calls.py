@@ -238,8 +238,11 @@ def keep_evidence(tx: Transaction, call_id: str, fence: int, leg: int, outcome: 
 
 # ---- how a leg ends --------------------------------------------------------------------------
 
-Ending = Literal["kept", "evidence"]
-"""What became of an outcome: it is the call's, or it came too late and is evidence."""
+Ending = Literal["kept", "evidence", "given back"]
+"""
+What became of an outcome: it is the call's, or it came too late and is evidence; or it is nothing,
+and the call runs again elsewhere.
+"""
 
 
 def end_leg(

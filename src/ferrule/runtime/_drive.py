@@ -35,8 +35,9 @@ from ferrule import (
     Schedule,
     Suspended,
     Unknown,
+    outcome_of,
 )
-from ferrule.errors import Fenced, JournalError
+from ferrule.errors import Fenced, InvalidValue, JournalError
 from ferrule.runtime._batches import (
     Behind,
     Claim,
@@ -148,6 +149,7 @@ class Drive:
         self._due: deque[Row] = deque()
         self._first: dict[str, int] = {}
         self._turns: dict[int, anyio.Event] = {}
+        self._passing: set[int] = set()
         self._open: set[str] = set()
         self._asking: set[str] = set()
         self._recent: set[str] = set()
@@ -318,16 +320,24 @@ class Drive:
         row = running.row
         try:
             leg = await self._leg_of(row)
-            await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
+            if isinstance(leg, InvalidValue):
+                outcome = outcome_of(leg, tool=row.call.name, call_id=row.id, dispatched=False)
+                await self._keep(running, outcome)
+            else:
+                await self._run_leg(running, self._executor.batch([leg], caller=self._caller))
         except Fenced as fenced:
             self.lose(fenced)
+        except KeyboardInterrupt as interrupt:  # Whoever entered the runtime is to have it.
+            self._host.interrupt = interrupt
+            self._host.closing = True
+            self._tasks.cancel_scope.cancel()
         finally:
             del self._running[row.id]
             del self._by_key[row.idempotency_key]
             self._host.running.pop(row.id, None)
             if running.has_slot:
                 self._slots.release()
-            if running.is_kept:
+            if running.is_kept or row.id not in self._open:
                 self._pass_on(row.id)
             self._start()
             self._end_if_settled()
@@ -346,17 +356,36 @@ class Drive:
                     await self._keep(running, outcome)
                 await self._leave(running)
 
-    async def _leg_of(self, row: Row) -> Leg:
+    async def _leg_of(self, row: Row) -> Leg | InvalidValue:
+        """Return the leg to run; or why what is kept makes none, as somebody changed it."""
         if row.leg == 1:
             return Leg(row.call, idempotency_key=row.idempotency_key)
-        return await self._host.read(functools.partial(leg_of, row=row))
+        try:
+            return await self._host.read(functools.partial(leg_of, row=row))
+        except InvalidValue as broken:
+            return broken
 
     def _pass_on(self, call_id: str) -> None:
-        """Let those have their turn that waited for a call which needs its own no more."""
-        position = self._first.pop(call_id, None)
-        if position is not None:
+        """
+        Let those have their turn that waited for a call which needs its own no more.
+
+        A call that ended before its turn came takes it all the same when it comes: who waits for
+        it waits through it for those before.
+        """
+        ended = [call_id]
+        while ended:
+            name = ended.pop()
+            position = self._first.get(name)
+            if position is None:
+                continue
+            if not self._turn_of(position).is_set():
+                self._passing.add(position)
+                continue
+            del self._first[name]
             for following in self._schedule.finish(position):
                 self._turn_of(following).set()
+                if following in self._passing:
+                    ended.append(self._names[following])
 
     # ---- when a leg may begin ------------------------------------------------------------------
 
@@ -495,11 +524,11 @@ class Drive:
 
     async def _keep_end(self, running: Running, fence: int, outcome: Outcome) -> None:
         again = self._is_leaving and isinstance(outcome, Unknown) and outcome.reason == "cancelled"
-        work = functools.partial(self._end, running=running, fence=fence, outcome=outcome)
-        if again:
-            work = functools.partial(self._give_back, running=running, fence=fence, outcome=outcome)
-        ending = await self._host.insist(work)
-        running.is_kept = True
+        how = self._give_back if again else self._end
+        ending = await self._host.insist(
+            functools.partial(how, running=running, fence=fence, outcome=outcome)
+        )
+        running.is_kept = ending != "given back"
         if ending == "evidence":
             logger.warning(
                 'tool "%s", call "%s" ended here after it was taken for lost',
@@ -520,7 +549,7 @@ class Drive:
         if row.state == "dispatched" and row.fence == fence and runs_again(row) and not row.told:
             step(tx, row, "again", owner=None, lease=None)
             tx.run("DELETE FROM holds WHERE call = ?", row.id)
-            return "kept"
+            return "given back"
         return self._end(tx, running, fence, outcome)
 
     async def _leave(self, running: Running) -> None:

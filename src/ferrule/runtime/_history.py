@@ -66,6 +66,11 @@ def durable(tx: Transaction, row: Row) -> DurableCall:
     )
 
 
+def batch(tx: Transaction, name: str) -> list[DurableCall]:
+    """Return the calls of a batch, in their order."""
+    return [durable(tx, row) for row in calls_where(tx, "batch = ?", name)]
+
+
 def kept(tx: Transaction, call: str) -> list[Kept]:
     """Return the records of a call, oldest first."""
     return [

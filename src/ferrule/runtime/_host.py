@@ -54,6 +54,7 @@ class Host:
         claims: The batches that are driven here, by id.
         running: The calls that are at work here, with their fences.
         closing: Whether no further leg begins.
+        interrupt: What a tool raised that ends the program, and not its call alone.
     """
 
     def __init__(self, path: Path, *, lease: float, poll: float, patience: float) -> None:
@@ -64,7 +65,9 @@ class Host:
         self.claims: dict[str, Claim] = {}
         self.running: dict[str, int] = {}
         self.closing = False
-        self._is_served = True
+        self.interrupt: KeyboardInterrupt | None = None
+        self._is_served = False
+        self._loop: _Loop | None = None
         self._left: dict[str, tuple[int, Callable[[], bool]]] = {}
         self._work: queue.SimpleQueue[Work[object] | None] = queue.SimpleQueue()
 
@@ -82,6 +85,7 @@ class Host:
             functools.partial(Store, self._path, create=True, patience=self._patience)
         )
         await anyio.to_thread.run_sync(self._store.write, self.owner.introduce)
+        self._is_served = True
         self._thread = threading.Thread(target=self._serve, name="ferrule-journal", daemon=True)
         self._thread.start()
 
@@ -124,6 +128,8 @@ class Host:
 
     def post(self, work: Work[T]) -> None:
         """Have a piece of work done; from any thread, without waiting for it."""
+        if self._loop is None:
+            raise JournalError(f"{self._path.name} is not open here; use `async with` the runtime")
         self._work.put(cast("Work[object]", work))
         if not self._is_served:
             self._refuse()
@@ -268,7 +274,7 @@ class Host:
 
     def _call(self, callback: Callable[[], object]) -> None:
         """Have the loop call something soon, unless it has ended."""
-        loop = self._loop
+        loop = cast("_Loop", self._loop)
         with suppress(RuntimeError):
             if hasattr(loop, "call_soon_threadsafe"):
                 loop.call_soon_threadsafe(callback)

@@ -41,6 +41,19 @@ class JournalInbox:
         """Return the questions that wait, oldest first."""
         return await self._access.read(waiting.waits)
 
+    async def wait(self, wait_id: str) -> Wait:
+        """
+        Return a question, also one that is closed.
+
+        Raises:
+            WaitClosed: there never was one of this id.
+        """
+        return await self._access.read(functools.partial(waiting.wait_of, wait_id=wait_id))
+
+    async def wait_ids(self, beginning: str = "") -> list[str]:
+        """Return the ids of all questions, closed ones too, that begin so, sorted."""
+        return await self._access.read(functools.partial(waiting.wait_ids, beginning=beginning))
+
     async def answer(
         self, wait_id: str, content: object, *, by: str, answer_id: str | None = None
     ) -> Receipt:
@@ -75,6 +88,7 @@ class JournalInbox:
         Take a question back; its call has failed.
 
         Raises:
+            AnswerRefused: nobody takes it back: `by` is empty.
             WaitClosed: nothing waits by this id.
         """
         await self._access.write(functools.partial(waiting.withdraw, wait_id=wait_id, by=by))
@@ -112,6 +126,10 @@ class JournalInbox:
             return reading.history(tx, batch=batch_id, call=call, after=after)
 
         return await self._access.read(look)
+
+    async def batch(self, batch_id: str) -> list[DurableCall]:
+        """Return the calls of a batch with all that is kept of them; none of an unknown one."""
+        return await self._access.read(functools.partial(reading.batch, name=batch_id))
 
     async def call(self, call_id: str) -> DurableCall:
         """

@@ -61,6 +61,31 @@ def waits(tx: Transaction) -> list[Wait]:
     ]
 
 
+def wait_of(tx: Transaction, wait_id: str) -> Wait:
+    """
+    Return a question, also one that is closed.
+
+    Raises:
+        WaitClosed: there never was one of this id.
+    """
+    row = tx.row("SELECT * FROM waits WHERE id = ?", wait_id)
+    if row is None:
+        raise _unheard_of(wait_id)
+    return _wait(tx, row)
+
+
+def wait_ids(tx: Transaction, beginning: str) -> list[str]:
+    """Return the ids of all questions, closed ones too, that begin so."""
+    found = tx.rows(
+        "SELECT id FROM waits WHERE substr(id, 1, ?) = ? ORDER BY id", len(beginning), beginning
+    )
+    return [row["id"] for row in found]
+
+
+def _unheard_of(wait_id: str) -> WaitClosed:
+    return WaitClosed(f"there is no question {wait_id}; `waits` lists those that wait")
+
+
 def _wait(tx: Transaction, row: sqlite3.Row) -> Wait:
     request = request_of(row)
     call = call_of(tx, row["call"])
@@ -96,7 +121,7 @@ def answer(
         if known is not None:
             return known
     if row is None:
-        raise WaitClosed(f"there is no question {wait_id}; `waits` lists those that wait")
+        raise _unheard_of(wait_id)
     if not row["open"]:
         raise _closed(row)
     if row["expires"] is not None and row["expires"] <= tx.at:
@@ -175,9 +200,11 @@ def _take(tx: Transaction, row: sqlite3.Row, content: object, by: str, answer_id
 
 def withdraw(tx: Transaction, wait_id: str, by: str) -> None:
     """Take a question back; see `ferrule.ports.Inbox.withdraw`."""
+    if not by.strip():
+        raise AnswerRefused("who takes a question back says so: by=…")
     row = tx.row("SELECT * FROM waits WHERE id = ?", wait_id)
     if row is None:
-        raise WaitClosed(f"there is no question {wait_id}; `waits` lists those that wait")
+        raise _unheard_of(wait_id)
     if not row["open"]:
         raise _closed(row)
     _end(tx, row, "withdrawn", by)

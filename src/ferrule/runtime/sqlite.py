@@ -10,6 +10,7 @@ import functools
 import inspect
 import uuid
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -54,11 +55,17 @@ from ferrule.runtime._batches import (
 from ferrule.runtime._calls import Row, calls_where
 from ferrule.runtime._drive import Drive, Running
 from ferrule.runtime._history import asked_by, find, history, outcomes
-from ferrule.runtime._host import Host
+from ferrule.runtime._host import Host, logger
 from ferrule.runtime._inbox import JournalInbox
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import read
+
+__all__ = (
+    "Reaper",
+    "SqliteBatch",
+    "SqliteRuntime",
+)
 
 Reaper = Callable[[Record], Awaitable[None] | None]
 """Ends what a lost call left behind, of which it wrote a record: a process group, a container."""
@@ -144,6 +151,8 @@ class SqliteRuntime:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._leave()
+        if self._host.interrupt is not None:
+            raise self._host.interrupt
 
     async def _leave(self) -> None:
         """Let others have what is not settled, and close the journal."""
@@ -284,7 +293,7 @@ class SqliteRuntime:
                 cancel(tx, row, by)
 
         await self._host.write(work)
-        self._host.tell()
+        self._host.hear()
 
     # ---- what the executor asks ------------------------------------------------------------------
 
@@ -331,6 +340,8 @@ class SqliteRuntime:
 
         tool = RawTool(Definition(f"reaper/{record.namespace.replace(':', '.')}"), reap)
         outcome = (await Executor([tool]).run([ToolCall.of(tool.definition.name)]))[0]
+        if isinstance(outcome, Failed):  # Any other error the executor logs; this one is for us.
+            logger.error("a %s was not ended: %s", record.namespace, outcome.failure)
         return isinstance(outcome, Completed)
 
 
@@ -341,7 +352,6 @@ class SqliteBatch:
         self._runtime = runtime
         self._host = host
         self._id = batch_id
-        self._drive: Drive | None = None
 
     def __repr__(self) -> str:
         return f"<SqliteBatch {self._id!r}>"
@@ -364,43 +374,61 @@ class SqliteBatch:
         return await self._wait(through_questions=False)
 
     async def _wait(self, *, through_questions: bool) -> list[Outcome]:
+        drive: Drive | None = None
         while True:
             news = self._host.news
-            drive = self._drive = self._runtime.drive_of(self._id) or self._drive
-            if drive is not None and (drive.is_settled if through_questions else drive.rests):
+            here = self._runtime.drive_of(self._id)
+            drive = here or drive
+            if drive is not None and drive.is_settled:
                 return drive.standing
-            if self._runtime.drive_of(self._id) is not None:
-                await news.wait()
-                continue
-            standing = await self._host.read(functools.partial(outcomes, batch=self._id))
-            known = [one for one in standing if one is not None]
-            waits = through_questions and any(isinstance(one, Suspended) for one in known)
-            if len(known) == len(standing) and not waits:
-                return known
-            await self._runtime.take(self._id)
+            if here is None or (here.rests and not through_questions):
+                # What was answered, here or elsewhere, may be known to the journal alone.
+                standing = await self._host.read(functools.partial(outcomes, batch=self._id))
+                known = [one for one in standing if one is not None]
+                waits = through_questions and any(isinstance(one, Suspended) for one in known)
+                if len(known) == len(standing) and not waits:
+                    return known
+                await self._runtime.take(self._id)
             await news.wait()
 
     @property
     def events(self) -> AsyncIterator[Moved]:
         """The batch's history from its beginning, then live, until every call is settled."""
-        return self._events()
+        return _Events(self._runtime, self._host, self._id)
 
-    async def _events(self) -> AsyncIterator[Moved]:
-        last = 0
-        while True:
+
+class _Events:
+    """The history of a batch, followed; no generator, so that who stops reading leaves nothing."""
+
+    def __init__(self, runtime: SqliteRuntime, host: Host, batch_id: str) -> None:
+        self._runtime = runtime
+        self._host = host
+        self._id = batch_id
+        self._lines: deque[Moved] = deque()
+        self._last = 0
+        self._is_open = True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Moved:
+        news: anyio.Event | None = None
+        while not self._lines:
+            if not self._is_open:
+                raise StopAsyncIteration
+            if news is not None:
+                await self._runtime.take(self._id)
+                await news.wait()
             news = self._host.news
-            lines, is_open = await self._host.read(functools.partial(self._since, last))
-            for line in lines:
-                last = line.seq
-                yield line
-            if not is_open:
-                return
-            await self._runtime.take(self._id)
-            await news.wait()
+            lines, self._is_open = await self._host.read(self._since)
+            self._lines.extend(lines)
+        line = self._lines.popleft()
+        self._last = line.seq
+        return line
 
-    def _since(self, last: int, tx: Transaction) -> tuple[list[Moved], bool]:
+    def _since(self, tx: Transaction) -> tuple[list[Moved], bool]:
         row = tx.row("SELECT open FROM batches WHERE id = ?", self._id)
-        return history(tx, batch=self._id, after=last), row is not None and bool(row["open"])
+        return history(tx, batch=self._id, after=self._last), row is not None and bool(row["open"])
 
 
 def _claimed(
