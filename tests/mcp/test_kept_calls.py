@@ -7,7 +7,7 @@ import anyio
 import pytest
 from pydantic import TypeAdapter
 
-from ferrule import Allow, Ask, Context, Executor, Registry, tool
+from ferrule import Allow, Ask, Context, Executor, Registry, ToolCall, tool
 from ferrule.mcp import Server
 from ferrule.runtime import SqliteInbox, SqliteRuntime
 from mcp import Client, types
@@ -172,7 +172,7 @@ async def test_a_client_that_stops_a_kept_call_stops_it_for_good(era: Era, path:
             group.cancel_scope.cancel()
         await stopped.wait()
         inbox = SqliteInbox(path)
-        while not await inbox.unknown():
+        while not await inbox.unknown():  # noqa: ASYNC110  # a file has no event
             await anyio.sleep(0.01)
 
     [call] = await inbox.unknown()
@@ -232,8 +232,6 @@ async def test_a_tool_that_asks_after_its_server_is_gone_is_told_so(path: Path) 
 
     server = kept([asks], path)
     async with server, SqliteRuntime([asks], path) as runtime:
-        from ferrule import ToolCall
-
         batch = await runtime.submit([ToolCall.of("asks")], batch_id="b")
         [outcome] = await batch.settled()
 

@@ -78,7 +78,8 @@ class DurableCall(Call):
         """Run it to its end; a client that stops it stops it in the runtime too."""
         await super().run()
         if self._scope.cancel_called and not self.life.ending:
-            await contained(self._runtime.cancel(self._batch, by=self.first.by), lambda _: None)
+            with anyio.CancelScope(shield=True):
+                await contained(self._runtime.cancel(self._batch, by=self.first.by), lambda _: None)
 
     async def _drive(self) -> Outcome:
         try:
