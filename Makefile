@@ -11,7 +11,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-durable test test-fast fuzz bench bench-peers coverage lint typecheck format pins clean
+.PHONY: help conformance demo demo-durable test test-fast fuzz bench bench-peers coverage lint typecheck format pins clean
 
 help:
 	@echo 'make demo       two turns of a model, run by ferrule'
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-fast  the part that needs no server, node or browser'
 	@echo 'make lint       ruff: rules and format       make typecheck  mypy and basedpyright'
 	@echo 'make format     let ruff repair what it can  make coverage   branches that no test takes'
+	@echo 'make conformance  our MCP server and client, checked by the programs of others'
 	@echo 'make fuzz       made-up inputs, each reader  make bench      the figures'
 	@echo 'make pins       write constraints.txt anew   make bench-peers  the figures of others beside them'
 	@echo 'make clean      remove what was made'
@@ -33,6 +34,15 @@ help:
 .venv/.dev: pyproject.toml constraints.txt scripts/venv.sh
 	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cedar,cli,dev,examples,mcp,otel,pydantic,repair
 	@touch $@ .venv/.demo
+
+# Programs of others that check our MCP server and client. Without npm there are none: their tests are
+# skipped then, or fail where nothing may be left out.
+.mcp/.installed: tests/conformance/package.json tests/conformance/package-lock.json tests/conformance/.npmrc
+	@mkdir -p .mcp && cp $^ .mcp/
+	@if command -v npm >/dev/null; then \
+		echo 'ferrule: installing the conformance suite into .mcp' >&2 && cd .mcp && \
+		npm install --ignore-scripts --no-save --loglevel=error && touch .installed; \
+	else echo 'ferrule: there is no npm, so the conformance suite of MCP is left out' >&2; fi
 
 # ---- the main job --------------------------------------------------------------------------------
 
@@ -49,10 +59,14 @@ demo-durable: .venv/.demo
 # ---- checks --------------------------------------------------------------------------------------
 
 # pytest last: its summary ends the output.
-test: lint typecheck
+test: lint typecheck .mcp/.installed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-fast: test
+test-fast: lint typecheck
+	$(BIN)/python -m pytest --ignore tests/conformance $(PYTEST_ARGS)
+
+conformance: .venv/.dev .mcp/.installed
+	$(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check
@@ -95,5 +109,5 @@ pins:
 	rm -rf .pins
 
 clean:
-	rm -rf .venv .bench .pins dist build workspace refunds-ledger.db .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .bench .mcp .pins dist build workspace refunds-ledger.db .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

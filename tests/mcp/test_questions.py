@@ -220,13 +220,21 @@ async def test_a_client_that_cannot_ask_is_not_asked(era: Era) -> None:
 
     async with in_memory(Server(TOOLS), era) as client:
         nobody = await client.call_tool("sure")
-        ended = await client.call_tool("draft", {"subject": "it"})
+        if era == "legacy":
+            ended = await client.call_tool("draft", {"subject": "it"})
+            assert ended.is_error
+            assert "this client cannot ask: Send it?" in text_of(ended)
+        else:  # As 2026-07-28 wants it.
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool("draft", {"subject": "it"})
+            assert caught.value.error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+            assert caught.value.error.data == {
+                "requiredCapabilities": {"elicitation": {"form": {}}}
+            }
     async with in_memory(Server(Executor(TOOLS, asker=someone)), era) as client:
         host = await client.call_tool("sure")
 
     assert text_of(nobody) == "Declined(action='cancel')"
-    assert ended.is_error
-    assert "this client cannot ask: Send it?" in text_of(ended)
     assert text_of(host) == "Accepted(content=True)"
 
 

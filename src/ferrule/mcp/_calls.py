@@ -26,6 +26,7 @@ from typing import Any, TypeVar, cast
 import anyio
 import anyio.lowlevel
 import msgspec
+from mcp.types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from ferrule import (
     Accepted,
@@ -84,11 +85,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def contained(work: Awaitable[R], otherwise: Callable[[Exception], R]) -> R:
-    """Return what `work` gives; an exception that the SDK would tell the client is given away."""
+    """Return what `work` gives, or what `otherwise` makes of an exception, which the SDK tells."""
     try:
         return await work
-    except MCPError:
-        raise
     except Exception as error:
         return otherwise(error)
 
@@ -235,6 +234,8 @@ class Call:
         """Return what follows: a leg, an ending, or nothing before the client's next request."""
         form = Form(asked.message, asked.schema)
         if not self.first.can_ask(form):
+            if self.first.modern:
+                return None
             return _failed(
                 self.tool, f"it needs an answer, and this client cannot ask: {form.message}"
             )
@@ -310,7 +311,14 @@ class Call:
         )
 
     def handed_out(self, asked: InputRequest) -> Answer:
-        """Return what the client has to answer, and what it carries until then."""
+        """
+        Return what the client has to answer, and what it carries until then.
+
+        Raises:
+            MCPError: it does not say that it can ask people, and so it cannot make this call.
+        """
+        if not self.first.can_ask(Form(asked.message, asked.schema)):
+            raise _incapable(self.tool)
         if self.round >= self.bounds.rounds:
             return error_of(f"it asks more often than a client answers: {asked.message}")
         form = Form(asked.message, asked.schema)
@@ -410,6 +418,18 @@ def without_answer(given: Declined, message: str) -> str:
     """Return what a model reads of a call that nobody answered."""
     said = "was declined" if given.action == "decline" else "was not answered"
     return f"what it asked {said}: {message}"
+
+
+def _incapable(tool: str) -> MCPError:
+    needed = types.ClientCapabilities(
+        elicitation=types.ElicitationCapability(form=types.FormElicitationCapability())
+    )
+    data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=needed)
+    return MCPError(
+        code=MISSING_REQUIRED_CLIENT_CAPABILITY,
+        message=f'tool "{tool}" needs an answer, and this client cannot ask',
+        data=data.model_dump(mode="json", by_alias=True, exclude_none=True),
+    )
 
 
 def _failed(tool: str, sentence: str) -> Failed:

@@ -254,10 +254,7 @@ class Server:
         life: Life = wire.lifespan_context
         request = Request(wire, params, life.session)
         return await contained(
-            self._served(life, request, binding),
-            lambda error: result_of(
-                outcome_of(error, tool=params.name), modern=request.modern, limit=_SENTENCE
-            ),
+            self._served(life, request, binding), functools.partial(_told, request)
         )
 
     async def _served(self, life: Life, request: Request, binding: Binding) -> Answer:
@@ -400,6 +397,14 @@ def _again(given: Executor, sink: Sink | None, asker: Asker) -> Executor:
     )
     made.stuck = given.stuck
     return made
+
+
+def _told(request: Request, error: Exception) -> Answer:
+    """Return what a client reads of an error that is not a tool's: ours to mend, not its to see."""
+    if isinstance(error, MCPError):
+        raise error
+    outcome = outcome_of(error, tool=request.params.name)
+    return result_of(outcome, modern=request.modern, limit=_SENTENCE)
 
 
 async def _resumed(life: Life, request: Request, ticket: Ticket) -> Answer:
