@@ -82,7 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_board", "_refused"),
         ("_bars", "_blame", "_group", "_lines", "_streams", "_turn"),
         ("_loading", "_tables"),
-        ("_diff", "_list", "_policy", "_run"),
+        ("_diff", "_list", "_policy", "_run", "_serve"),
         ("_app",),
         ("__init__",),
     ),
@@ -97,7 +97,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "mcp": (
-        ("_forms", "_security", "_tickets", "_to_mcp", "_who"),
+        ("_forms", "_http", "_security", "_tickets", "_to_mcp", "_who"),
         ("_request",),
         ("_lives",),
         ("_calls",),

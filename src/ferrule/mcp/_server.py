@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version as version_of
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
+import anyio
 from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.lowlevel import NotificationOptions
@@ -42,6 +43,7 @@ from ferrule import (
 from ferrule.mcp._calls import GONE, Answer, Bounds, Call, contained, leg_of, read, ticket_of
 from ferrule.mcp._durable import DurableCall
 from ferrule.mcp._forms import Form
+from ferrule.mcp._http import serve
 from ferrule.mcp._lives import Life, living
 from ferrule.mcp._request import Request, Wire, is_modern, keep_level
 from ferrule.mcp._security import App, Doorkeeper
@@ -156,14 +158,18 @@ class Server:
         """
         return self._made("connection")
 
-    async def stdio(self) -> None:
+    async def stdio(self, *, stdout: TextIO | None = None) -> None:
         """
         Serve one client over standard input and output until it closes them.
 
         What tools print, and programs that they start, goes to standard error meanwhile.
+
+        Args:
+            stdout: The way to the client, where a program has put it aside before others print.
         """
         sdk = self._made("process")
-        async with stdio_server() as (reading, writing), self._opened():
+        kept = None if stdout is None else anyio.wrap_file(stdout)
+        async with stdio_server(stdout=kept) as (reading, writing), self._opened():
             await sdk.run(reading, writing, sdk.create_initialization_options())
 
     def asgi(
@@ -202,6 +208,35 @@ class Server:
 
         app.router.lifespan_context = lifespan
         return Doorkeeper(app, hosts, origins)
+
+    async def http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        path: str = "/mcp",
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        started: Callable[[str], object] = str,
+    ) -> None:
+        """
+        Serve many clients over streamable HTTP until the process is told to end; on asyncio.
+
+        Args:
+            host: Name or address to listen at; its own name where it is not every address.
+            port: Where to listen; 0 is any free one.
+            path: As of `asgi`, like the next two.
+            hosts: More names that the server has.
+            origins: Web pages that may talk to it.
+            started: Hears the address, as in `http://127.0.0.1:8000/mcp`.
+
+        Raises:
+            OSError: nobody can listen there.
+        """
+        own = () if host in _EVERYWHERE else (f"[{host}]" if ":" in host else host,)
+        app = self.asgi(path, hosts=(*own, *hosts), origins=origins)
+        async with self._opened():
+            await serve(app, host, port, lambda address: started(f"{address}{path}"))
 
     def _made(self, kind: Kind | None) -> "_Lowlevel":
         """Return a server of the SDK for one kind of transport."""
@@ -357,6 +392,7 @@ class Server:
                 await done
 
 
+_EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104  # compared with, and not listened at
 _PARKED = 256
 _REMEMBERED = 10_000
 _SENTENCE = 4096
