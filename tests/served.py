@@ -22,6 +22,7 @@ from ferrule import (
     Record,
     Result,
     Text,
+    Tool,
     Traits,
     tool,
 )
@@ -185,7 +186,7 @@ anything = RawTool(
     traits=Traits(destructive=True, idempotent=False),
 )
 
-TOOLS = [
+TOOLS: list[Tool] = [
     *(add, summed, listed, kinds, nothing, refused, broken, broken_shape, steps, sure, draft),
     *(noted, noted_failure, whose, held, held_in_thread, anything),
 ]

@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import anyio
 import httpx2
@@ -63,7 +63,7 @@ async def by_pipe(era: Era, backend: str, **options: Unpack[Options]) -> AsyncGe
 def at_a_port(make: Callable[[], object]) -> Generator[str]:
     """Serve an app, made in the thread that serves it, on a free port; give its address."""
     config = uvicorn.Config(
-        make,  # type: ignore[arg-type]  # uvicorn says of no factory that it is one
+        make,
         factory=True,
         host="127.0.0.1",
         port=0,
@@ -115,6 +115,12 @@ async def along(
         with at_a_port(server.asgi) as address:
             async with by_http(address, era, **options) as client:
                 yield client
+
+
+def meta(**members: str) -> types.RequestParamsMeta:
+    """Return the `_meta` of a call: a member `a_b` is `ferrule/a-b`."""
+    named = {f"ferrule/{name.replace('_', '-')}": value for name, value in members.items()}
+    return cast("types.RequestParamsMeta", named)
 
 
 def text_of(result: types.CallToolResult) -> str:

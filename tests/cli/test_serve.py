@@ -13,7 +13,7 @@ import pytest
 from cli.command import PATIENCE, Ferrule, Starts
 from ferrule.runtime import SqliteInbox
 from mcp import Client, StdioServerParameters
-from serving import ERAS, Era, by_http, text_of
+from serving import ERAS, Era, by_http, meta, text_of
 
 TOOLS = """
 import os, subprocess, sys, warnings
@@ -192,7 +192,7 @@ async def test_rules_a_journal_and_several_files(tools: str, tmp_path: Path) -> 
         assert text_of(await client.call_tool("more")) == "not today"
 
     journal = tmp_path / "calls.db"
-    key = {"ferrule/idempotency-key": "mail"}
+    key = meta(idempotency_key="mail")
     async with Client(serving("--journal", str(journal))) as client:
         waits = await client.call_tool("draft", {"subject": "it"}, meta=key)
         assert waits.is_error

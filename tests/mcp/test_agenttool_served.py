@@ -38,6 +38,7 @@ from ferrule import (
     Registry,
     Result,
     Text,
+    Tool,
     Traits,
     tool,
 )
@@ -112,16 +113,22 @@ async def test_a_proxy_of_a_proxy_keeps_all_that_a_client_sees(era: Era) -> None
         (all_heard if len(heard) == 2 else heard_first).set()
 
     all_heard = anyio.Event()
-    given = [halfway, summed, *(one for one in TOOLS if one.definition.name.startswith("noted"))]
+    given: list[Tool] = [
+        halfway,
+        summed,
+        *(one for one in TOOLS if one.definition.name.startswith("noted")),
+    ]
     refused = next(one for one in TOOLS if one.definition.name == "refused")
     async with AsyncExitStack() as stack:
-        tools: list[Any] = [*given, refused]
+        tools: list[Tool] = [*given, refused]
         listings: list[list[types.Tool]] = []
+        clients: list[Client] = []
         for _ in range(3):
-            client = await stack.enter_async_context(in_memory(Server(tools), era))
-            listings.append((await client.list_tools()).tools)
-            tools = list(proxied(client, listings[-1]))
+            clients.append(await stack.enter_async_context(in_memory(Server(tools), era)))
+            listings.append((await clients[-1].list_tools()).tools)
+            tools = list(proxied(clients[-1], listings[-1]))
 
+        client = clients[-1]
         done = await client.call_tool("halfway", progress_callback=listen)
         total = await client.call_tool("summed", {"numbers": [1, 2]})
         wrong = await client.call_tool("summed", {"numbers": "1"})
@@ -179,7 +186,7 @@ async def test_what_more_is_sent_is_as_the_tools_form_has_it(era: Era) -> None:
     anything = RawTool(
         Definition("anything", input_schema={"type": "object"}), lambda arguments, _: arguments
     )
-    tools = [tool(closed), tool(form="open")(opened), anything]
+    tools: list[Tool] = [tool(closed), tool(form="open")(opened), anything]
     async with in_memory(Server(tools), era) as client:
         refused = await client.call_tool("closed", {"b": 1})
         ignored = await client.call_tool("opened", {"a": 2, "b": 1})

@@ -5,6 +5,8 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
 from pydantic import TypeAdapter
 
 from ferrule import Allow, Ask, Context, Executor, Registry, ToolCall, tool
@@ -12,7 +14,7 @@ from ferrule.mcp import Server
 from ferrule.runtime import SqliteInbox, SqliteRuntime
 from mcp import Client, types
 from served import TOOLS
-from serving import ERAS, Era, in_memory, text_of
+from serving import ERAS, Era, at_a_port, by_http, in_memory, meta, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -60,11 +62,17 @@ async def test_a_call_that_nobody_can_be_asked_about_waits_for_anybody(
 ) -> None:
     """DUR-2, SUS-3: answered elsewhere, it goes on; the same call again tells how it ended."""
     async with in_memory(kept(TOOLS, path), era) as client:
-        waits = await client.call_tool("draft", {"subject": "it"}, meta={KEY: "mail-7"})
+        waits = await client.call_tool(
+            "draft", {"subject": "it"}, meta=meta(idempotency_key="mail-7")
+        )
         [wait] = await SqliteInbox(path).waits()
-        still = await client.call_tool("draft", {"subject": "it"}, meta={KEY: "mail-7"})
+        still = await client.call_tool(
+            "draft", {"subject": "it"}, meta=meta(idempotency_key="mail-7")
+        )
         await SqliteInbox(path).answer(wait.id, content=True, by="ann")
-        done = await client.call_tool("draft", {"subject": "it"}, meta={KEY: "mail-7"})
+        done = await client.call_tool(
+            "draft", {"subject": "it"}, meta=meta(idempotency_key="mail-7")
+        )
 
     assert waits.is_error
     assert wait.id in text_of(waits)
@@ -86,9 +94,9 @@ async def test_a_call_that_is_made_twice_runs_once(era: Era, path: Path) -> None
         return f"{name} {len(runs)}"
 
     async with in_memory(kept([once], path), era) as client:
-        first = await client.call_tool("once", {"name": "a"}, meta={KEY: "k"})
-        again = await client.call_tool("once", {"name": "a"}, meta={KEY: "k"})
-        other = await client.call_tool("once", {"name": "b"}, meta={KEY: "k"})
+        first = await client.call_tool("once", {"name": "a"}, meta=meta(idempotency_key="k"))
+        again = await client.call_tool("once", {"name": "a"}, meta=meta(idempotency_key="k"))
+        other = await client.call_tool("once", {"name": "b"}, meta=meta(idempotency_key="k"))
         fresh = await client.call_tool("once", {"name": "a"})
 
     assert text_of(first) == text_of(again) == "a 1"
@@ -137,7 +145,7 @@ async def test_running_calls_ask_and_tell_their_client(era: Era, path: Path) -> 
     heard: list[float] = []
     all_heard = anyio.Event()
 
-    async def listen(progress: float, _: float | None, __: str | None) -> None:
+    async def listen(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
         if progress == 2:
             all_heard.set()
@@ -236,3 +244,45 @@ async def test_a_tool_that_asks_after_its_server_is_gone_is_told_so(path: Path) 
         [outcome] = await batch.settled()
 
     assert "nobody can be asked" in outcome.text
+
+
+class Anybody:
+    """Takes every token for the name of who brings it."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return whose a token is."""
+        return AccessToken(token=token, client_id="app", scopes=[], subject=token)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_key_is_of_the_one_who_says_it(era: Era, path: Path) -> None:
+    """DUR-3: what the server said is what brings the ending, and to nobody else."""
+    auth = AuthSettings.model_validate(
+        {
+            "issuer_url": "https://issuer.example",
+            "resource_server_url": "http://127.0.0.1/mcp",
+            "validate_token_resource": False,
+        }
+    )
+    server = kept(TOOLS, path)
+
+    def made() -> object:
+        return server.asgi(tokens=Anybody(), auth=auth)
+
+    async def draft(address: str, who: str, **said: str) -> types.CallToolResult:
+        headers = {"Authorization": f"Bearer {who}"}
+        async with by_http(address, era, headers) as client:
+            return await client.call_tool("draft", {"subject": "it"}, meta=meta(**said))
+
+    with at_a_port(made) as address:
+        waits = await draft(address, "alice")
+        assert waits.meta is not None
+        said = {"idempotency_key": waits.meta[KEY]}
+        [wait] = await SqliteInbox(path).waits()
+        await SqliteInbox(path).answer(wait.id, content=True, by="ann")
+        done = await draft(address, "alice", **said)
+        other = await draft(address, "bob", **said)
+
+    assert text_of(done) == "it sent"
+    assert "waits for an answer" in text_of(other)

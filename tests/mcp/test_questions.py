@@ -312,8 +312,10 @@ async def test_a_state_serves_once(name: str, given: object) -> None:
     async with in_memory(Server(TOOLS), "auto", elicitation_callback=says("cancel")) as client:
         asked = await request(client, name, given)
         for changed in ("invented", asked.request_state + "x", asked.request_state[:-1]):
+            answers = yes(asked)
+            answers["request_state"] = changed
             with pytest.raises(MCPError) as caught:
-                await request(client, name, given, **{**yes(asked), "request_state": changed})
+                await request(client, name, given, **answers)
             assert caught.value.error.code == types.INVALID_PARAMS
         with pytest.raises(MCPError):
             await request(client, "add", {"a": 1, "b": 2}, **yes(asked))
@@ -348,7 +350,9 @@ async def test_what_is_left_out_is_asked_again() -> None:
     async with in_memory(Server(TOOLS), "auto", elicitation_callback=says("cancel")) as client:
         for name, given in (("sure", None), ("draft", {"subject": "it"})):
             asked = await request(client, name, given)
-            wrong = {"else": types.ElicitResult(action="accept", content={"answer": True})}
+            wrong: dict[str, types.InputResponse] = {
+                "else": types.ElicitResult(action="accept", content={"answer": True})
+            }
             again = await request(
                 client, name, given, input_responses=wrong, request_state=asked.request_state
             )

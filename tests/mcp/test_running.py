@@ -104,7 +104,7 @@ async def test_without_a_token_a_line_of_progress_is_a_log_line_for_who_wants_lo
     for level in (None, "warning", "info"):
         async with in_memory(Server(TOOLS), "legacy", message_handler=listen) as client:
             if level is not None:
-                request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))  # type: ignore[arg-type]  # one of them
+                request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
                 await client.session.send_request(request, types.EmptyResult)
             await client.call_tool("steps", {"count": 2})
             if level == "info":

@@ -151,7 +151,7 @@ class DurableCall(Call):
             return error_of(
                 f'tool "{self.tool}" waits for an answer that has to be given elsewhere, '
                 f"to question {wait.id}: {wait.message}",
-                {KEY: self._name},
+                {KEY: self.first.said},
             )
         ticket = self.ticket(batch=self._name, wait=wait.id)
         state = ticket.sealed(self.bounds.keys[0], self.bounds.patience)

@@ -1,5 +1,6 @@
 """One request of a client: what it says, whom it comes from, and what can be sent back."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -52,6 +53,8 @@ class Request:
         who: The same as one text, to be compared; empty if nobody.
         modern: Whether it is of the era without handshake and sessions.
         params: What it asks for.
+        said: The idempotency key that the client has given the call, or one that was made.
+        key: The same, as it is used: of this caller and no other.
     """
 
     def __init__(
@@ -63,6 +66,9 @@ class Request:
         self.who = principal()
         self.caller = caller()
         self.session = self._session(life)
+        self.said = self._said()
+        # Where callers are told apart, what one of them says is never what another says.
+        self.key = digest([self.who, self.said]) if self.who else self.said
 
     def _session(self, life: Session | None) -> Session | None:
         headers = getattr(self._wire.request, "headers", {})
@@ -88,17 +94,10 @@ class Request:
         """What the client says beside the call."""
         return self._wire.meta or {}
 
-    @property
-    def key(self) -> str:
-        """
-        The idempotency key that the client has given the call; empty without one.
-
-        Where callers are told apart, what one of them says is never what another says.
-        """
+    def _said(self) -> str:
         given = self.meta.get(KEY)
-        if not isinstance(given, str) or not given.isprintable() or len(given) > _LONGEST:
-            return ""
-        return digest([self.who, given]) if given and self.who else given
+        fits = isinstance(given, str) and given.isprintable() and 0 < len(given) <= _LONGEST
+        return given if isinstance(given, str) and fits else secrets.token_hex(16)
 
     def can_ask(self, form: Form) -> bool:
         """Say whether the client offers to ask such a question."""

@@ -40,6 +40,7 @@ from ferrule import (
     ToolCall,
     outcome_of,
 )
+from ferrule.helpers import one_line
 from ferrule.mcp._calls import GONE, Answer, Bounds, Call, contained, leg_of, read, ticket_of
 from ferrule.mcp._durable import DurableCall
 from ferrule.mcp._forms import Form
@@ -285,7 +286,9 @@ class Server:
     async def _call_tool(self, wire: Wire, params: types.CallToolRequestParams) -> Answer:
         binding = self._registry.resolve(params.name)
         if binding is None:
-            raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name[:128]}")
+            raise MCPError(
+                code=types.INVALID_PARAMS, message=f"Unknown tool: {one_line(params.name, 128)}"
+            )
         life: Life = wire.lifespan_context
         request = Request(wire, params, life.session)
         return await contained(
@@ -324,7 +327,7 @@ class Server:
             self._calls.pop(call.leg.call.id, None)
 
     def _new(self, life: Life, request: Request, proposed: ToolCall, name: str = "") -> Call:
-        key = name or request.key or secrets.token_hex(16)
+        key = name or request.key
         if self._kept is None:
             leg = Leg(proposed, idempotency_key=key, session=request.session)
             return Call(self._executor, self._bounds, life, request, leg)
@@ -394,7 +397,7 @@ class Server:
 
 _EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104  # compared with, and not listened at
 _PARKED = 256
-_REMEMBERED = 10_000
+_REMEMBERED = 100_000
 _SENTENCE = 4096
 """Bytes of an error that no tool is behind."""
 
