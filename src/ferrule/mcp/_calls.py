@@ -4,10 +4,12 @@ One served call, from its first request to its end.
 Theory
 ======
 
-*A task of its own.* A call runs in a task of the server's life, not in that of the request: since
+*A task of its own.* A call that may outlive its request runs in a task of the server's life: since
 2026-07-28 a call that asks ends its request and goes on with the next one. The request waits for
 news of it: how far it is, what it asks, how it ended. A request that is cancelled stops its call
-and waits no longer: a thread that cannot be stopped holds nobody up.
+and waits no longer: a thread that cannot be stopped holds nobody up. A task costs as much as a
+small call, so a call that nobody can be asked about so, and whose progress nobody wants to hear of,
+runs in the task of its request.
 
 *Two kinds of questions.* A tool that *waits* (`context.ask`) is asked for while it runs: in the
 handshake era its client is asked at once, later it is parked until the next request brings the
@@ -138,15 +140,18 @@ class Call:
 
     async def run(self) -> None:
         """Run it to its end, whatever it does."""
-        with self._scope:
-            self.outcome = await contained(self._drive(), self._broke)
-        if self.outcome is None:
-            self.outcome = Cancelled(tool=self.tool)
+        await self._to_its_end()
         self._tell()
         if self._nonce in self.life.parked:  # It ended while its client had its questions.
             with anyio.move_on_after(self.bounds.patience):
                 await self._resumed.wait()
             self.life.parked.pop(self._nonce, None)
+
+    async def _to_its_end(self) -> None:
+        with self._scope:
+            self.outcome = await contained(self._drive(), self._broke)
+        if self.outcome is None:
+            self.outcome = Cancelled(tool=self.tool)
 
     def stop(self) -> None:
         """Stop it; nobody waits for it any more."""
@@ -167,7 +172,25 @@ class Call:
             outcome = await self._run_leg()
         return outcome
 
+    @property
+    def needs_task(self) -> bool:
+        """Whether it may outlive its request, or has to be heard of while it runs."""
+        return self.first.wants_progress or (self.first.modern and self.first.may_ask)
+
+    async def serve_alone(self) -> Answer:
+        """Run it to its end in the task of its one request; cancelled, it stops its tool first."""
+        self.life.alone.add(self)
+        try:
+            await self._to_its_end()
+        finally:
+            self.life.alone.discard(self)
+        await self.life.announce()
+        return self.ending()
+
     async def _run_leg(self) -> Outcome:
+        if not self.first.wants_progress:
+            [outcome] = await self.executor.run([self.leg], caller=self.first.caller)
+            return outcome
         batch = self.executor.batch([self.leg], caller=self.first.caller)
         async with batch:
             async for event in batch:
@@ -292,9 +315,14 @@ class Call:
             for _ in range(_TOGETHER):  # So that what a tool asks side by side is asked at once.
                 await anyio.lowlevel.checkpoint()
             return self._park()
-        if isinstance(self.outcome, Suspended):
-            return self.handed_out(self.outcome.request)
-        return None if self.outcome is None else self.result(self.outcome)
+        return None if self.outcome is None else self.ending()
+
+    def ending(self) -> Answer:
+        """Return what the client gets of a call that goes on no more without it."""
+        outcome = self.outcome
+        if isinstance(outcome, Suspended):
+            return self.handed_out(outcome.request)
+        return self.result(Cancelled(tool=self.tool) if outcome is None else outcome)
 
     def result(self, outcome: Outcome) -> types.CallToolResult:
         """Return an ending as the client's era says it."""

@@ -63,6 +63,11 @@ class DurableCall(Call):
         self._given: tuple[str, Given] | None = None
 
     @property
+    def needs_task(self) -> bool:
+        """Whether it may outlive its request: it always may, since it is kept."""
+        return True
+
+    @property
     def _batch(self) -> str:
         return f"mcp:{self._name}"
 

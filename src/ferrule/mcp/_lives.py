@@ -19,8 +19,8 @@ from ferrule.mcp._who import Session
 from mcp import types
 
 
-class Parked(Protocol):
-    """A call that waits for the next request of its client."""
+class Stoppable(Protocol):
+    """A call of this life."""
 
     def stop(self) -> None:
         """Stop it."""
@@ -35,13 +35,15 @@ class Life:
         session: Whom all its calls come from, where it has one client alone.
         tasks: What runs calls; all of them are stopped at the end.
         parked: Calls that wait for the next request of their client.
+        alone: Calls that run in the tasks of their requests.
         ending: Whether it is over, and not a client that stops its calls.
     """
 
     def __init__(self, session: Session | None, tasks: anyio.abc.TaskGroup) -> None:
         self.session = session
         self.tasks = tasks
-        self.parked: dict[str, Parked] = {}
+        self.parked: dict[str, Stoppable] = {}
+        self.alone: set[Stoppable] = set()
         self.ending = False
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
@@ -89,6 +91,8 @@ class Life:
         """Stop what runs."""
         self.ending = True
         self._listen.close()
+        for call in list(self.alone):
+            call.stop()
         self.tasks.cancel_scope.cancel()
 
 

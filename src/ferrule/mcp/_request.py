@@ -109,6 +109,22 @@ class Request:
             return offered.url is not None
         return offered.form is not None or offered.url is None
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether the client offers to ask anything at all."""
+        capabilities = self._wire.session.client_capabilities
+        return capabilities is not None and capabilities.elicitation is not None
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether anybody wants to hear how far the call is."""
+        if "progress_token" in self.meta or self._wants_logs():
+            return True
+        # In one process the SDK 2.3 needs no token: its channel has the client's function itself.
+        channel = self._wire.session._request_outbound  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        inner = getattr(channel, "_inner", channel)
+        return getattr(inner, "_on_progress", None) is not None
+
     async def ask(self, form: Form) -> types.ElicitResult:
         """Ask the client at once, as the handshake era does; raises as the SDK does."""
         session, params = self._wire.session, form.params()

@@ -1,12 +1,13 @@
 """Any tools, served over MCP: in both eras, over standard input and output, HTTP and in memory."""
 
 import functools
+import json
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version as version_of
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self, TextIO, TypeVar
 
 import anyio
 from mcp.server.auth.provider import TokenVerifier
@@ -26,7 +27,6 @@ from ferrule import (
     Executor,
     Failure,
     InputRequest,
-    InvalidResult,
     InvalidValue,
     Leg,
     Problem,
@@ -54,6 +54,7 @@ from ferrule.mcp._who import Kind, Session
 from ferrule.ports import Runtime
 from mcp import MCPError, types
 
+R = TypeVar("R")
 RuntimeFrom = Callable[[Executor], AbstractAsyncContextManager[Runtime]]
 """Makes a runtime of the server's executor, as `lambda executor: SqliteRuntime(executor, path)`."""
 
@@ -298,8 +299,8 @@ class Server:
     async def _served(self, life: Life, request: Request, binding: Binding) -> Answer:
         name = binding.contract.name
         try:
-            proposed = ToolCall.of(name, request.params.arguments or {})
-        except (InvalidResult, InvalidValue) as error:
+            proposed = _proposed(name, request.params.arguments)
+        except (InvalidValue, ValueError) as error:
             problem = Problem(path="", rule="invalid_json", expected=str(error))
             refused = Rejected("invalid_json", problems=(problem,), tool=name)
             return result_of(refused, modern=request.modern, limit=_SENTENCE)
@@ -315,14 +316,16 @@ class Server:
     # ---- new calls, and calls that go on ---------------------------------------------------------
 
     async def _begun(self, call: Call, request: Request) -> Answer:
-        call_id = call.leg.call.id
-        self._calls[call_id] = call
-        call.life.tasks.start_soon(self._run, call)
-        return await call.serve(request)
+        self._calls[call.leg.call.id] = call
+        if call.needs_task:
+            call.life.tasks.start_soon(self._known, call, call.run)
+            return await call.serve(request)
+        return await self._known(call, call.serve_alone)
 
-    async def _run(self, call: Call) -> None:
+    async def _known(self, call: Call, work: Callable[[], Awaitable[R]]) -> R:
+        """Do some work of a call, which can be found by its id meanwhile."""
         try:
-            await call.run()
+            return await work()
         finally:
             self._calls.pop(call.leg.call.id, None)
 
@@ -436,6 +439,17 @@ def _again(given: Executor, sink: Sink | None, asker: Asker) -> Executor:
     )
     made.stuck = given.stuck
     return made
+
+
+def _proposed(name: str, arguments: dict[str, Any] | None) -> ToolCall:
+    """
+    Return a call with the text of what the SDK has read already.
+
+    Raises:
+        InvalidValue, ValueError: a number is not finite, or a text is none.
+    """
+    text = json.dumps(arguments or {}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return ToolCall(id=f"call_{secrets.token_hex(12)}", name=name, arguments=text)
 
 
 def _told(request: Request, error: Exception) -> Answer:
