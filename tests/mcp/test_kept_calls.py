@@ -1,5 +1,7 @@
 """Served calls that a runtime keeps: answered by their client, or by anybody, now or days later."""
 
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,10 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from pydantic import TypeAdapter
 
-from ferrule import Allow, Ask, Context, Executor, Registry, ToolCall, tool
+from ferrule import Allow, Ask, Context, Executor, Progress, Registry, ToolCall, tool
 from ferrule.mcp import Server
 from ferrule.runtime import SqliteInbox, SqliteRuntime
-from mcp import Client, types
+from mcp import Client, MCPError, types
 from served import TOOLS
 from serving import ERAS, Era, at_a_port, by_http, in_memory, meta, text_of
 
@@ -150,13 +152,23 @@ async def test_running_calls_ask_and_tell_their_client(era: Era, path: Path) -> 
         if progress == 2:
             all_heard.set()
 
+    async def told(_: Context, update: Progress) -> None:
+        to_host.append(update.progress)
+
+    def told_plainly(_: Context, update: Progress) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        to_host.append(update.progress)
+
+    to_host: list[float | None] = []
     said = answering({"answer": True})
-    async with in_memory(kept(TOOLS, path), era, elicitation_callback=said) as client:
+    sink = told if era == "legacy" else told_plainly
+    tools = Executor(TOOLS, on_progress=sink)
+    async with in_memory(kept(tools, path), era, elicitation_callback=said) as client:
         assert text_of(await client.call_tool("sure")) == "Accepted(content=True)"
         await client.call_tool("steps", {"count": 2}, progress_callback=listen)
         await all_heard.wait()
 
-    assert heard == [1, 2]
+    assert heard == to_host == [1, 2]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -185,6 +197,53 @@ async def test_a_client_that_stops_a_kept_call_stops_it_for_good(era: Era, path:
 
     [call] = await inbox.unknown()
     assert call.state == "unknown"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_goes_away_leaves_its_call_to_the_runtime(era: Era, path: Path) -> None:
+    """DUR-2: what takes no harm from it runs again, and its ending is there for the same key."""
+    begun, go_on = anyio.Event(), anyio.Event()
+
+    @tool(replay="safe")
+    async def waits() -> str:
+        """Wait."""
+        begun.set()
+        await go_on.wait()
+        return "done"
+
+    async with kept([waits], path) as server, anyio.create_task_group() as group:
+        async with Client(server.sdk, mode=era) as client:
+
+            async def call() -> None:
+                with suppress(MCPError, anyio.ClosedResourceError):
+                    await client.call_tool("waits", meta=meta(idempotency_key="k"))
+
+            group.start_soon(call)
+            await begun.wait()
+        group.cancel_scope.cancel()
+    assert "told" not in {line.step for line in await SqliteInbox(path).history()}
+    go_on.set()
+    async with in_memory(kept([waits], path), era) as client:
+        done = await client.call_tool("waits", meta=meta(idempotency_key="k"))
+
+    assert text_of(done) == "done"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_is_wrong_with_a_journal_is_private(
+    era: Era, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FAIL-6, MS-02: the tool did not run; the client reads a reference, the log has the rest."""
+    registry = Registry(TOOLS)
+    async with SqliteRuntime(registry, path) as runtime:
+        pass
+    async with in_memory(Server(registry, runtime=runtime), era) as client:
+        done = await client.call_tool("add", {"a": 1, "b": 2})
+
+    assert done.is_error
+    assert str(path) not in text_of(done)
+    assert "(reference " in text_of(done)
+    assert caplog.records
 
 
 async def test_a_call_goes_on_after_the_server_was_started_anew(path: Path) -> None:

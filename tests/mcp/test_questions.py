@@ -439,3 +439,85 @@ async def test_a_call_that_ended_while_its_client_was_away_is_told_of() -> None:
         done = await request(client, "impatient", **yes(asked))
 
     assert text_of(done) == "went on alone"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_guard_that_asks_in_the_middle_keeps_what_the_tool_was_answered(era: Era) -> None:
+    """AUT-7: the tool's own answer waits for the guard's, and starts the step then."""
+    legs: list[bool] = []
+
+    def policy(authorization: Authorization) -> Allow | Ask:
+        legs.append(authorization.approval is not None)
+        return Ask("Go on?") if len(legs) > 1 and authorization.approval is None else Allow()
+
+    callback, asked = says_in_turn({"answer": True}, {"answer": True})
+    tools = Registry(TOOLS).guarded(policy)
+    async with in_memory(Server(tools), era, elicitation_callback=callback) as client:
+        done = await client.call_tool("draft", {"subject": "it"})
+
+    assert text_of(done) == "it sent"
+    assert [params.message for params in asked] == ["Send it?", "Go on?"]
+    assert legs == [False, False, True]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_never_answers_right_is_given_up(era: Era) -> None:
+    """AT-144, AT-147: after so many wrong answers nobody has chosen."""
+    async with in_memory(
+        Server(TOOLS, rounds=3), era, elicitation_callback=says("accept", {"answer": "x"})
+    ) as client:
+        waited = await client.call_tool("sure")
+        ended = await client.call_tool("draft", {"subject": "it"})
+
+    assert text_of(waited) == "Declined(action='cancel')"
+    assert ended.is_error
+    assert "Send it?" in text_of(ended)
+
+
+@pytest.mark.parametrize("given", ['{"street"', '"Main"', "3"])
+async def test_json_text_that_is_none_is_no_answer(given: str) -> None:
+    """SUS-3: neither broken JSON nor JSON of another shape."""
+
+    @tool
+    async def asks(context: Context) -> str:
+        """Ask for what no form can say."""
+        return repr(await context.ask("Where?", list[Address]))
+
+    person = says("accept", {"answer": given})
+    number = says("accept", {"answer": 3})
+    for callback in (person, number):
+        async with in_memory(
+            Server([asks], rounds=2), "auto", elicitation_callback=callback
+        ) as client:
+            assert text_of(await client.call_tool("asks")) == "Declined(action='cancel')"
+
+
+async def test_a_state_is_bounded_and_runs_out() -> None:
+    """SUS-1, SUS-5: what is too large is not handed out, and what is too late is stale."""
+
+    async def asks(arguments: dict[str, object], _: Context) -> InputRequest:
+        state = "x" * int(str(arguments["size"]))
+        return InputRequest("Well?", schema={"type": "boolean"}, state=state, expires_in=0.001)
+
+    async def goes_on(_: dict[str, object], __: Context, ___: object) -> str:
+        raise AssertionError
+
+    numbers = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    asker = RawTool(Definition("asks", input_schema=numbers), asks, resume=goes_on)
+    async with in_memory(Server([asker]), "auto", elicitation_callback=says("cancel")) as client:
+        large = await request(client, "asks", {"size": (1 << 20) - 10})
+        asked = await request(client, "asks", {"size": 1})
+        await anyio.sleep(0.01)
+        late = await request(client, "asks", {"size": 1}, **yes(asked))
+
+    assert "too large to be handed" in text_of(large)
+    assert "no longer waits" in text_of(late)
+
+
+async def test_so_many_calls_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUS-1: clients that never come back cannot fill a server; who asks then finds nobody."""
+    monkeypatch.setattr("ferrule.mcp._server._PARKED", 2)
+    async with in_memory(Server(TOOLS), "auto", elicitation_callback=says("cancel")) as client:
+        for _ in range(2):
+            assert isinstance(await request(client, "sure"), types.InputRequiredResult)
+        assert text_of(await request(client, "sure")) == "Declined(action='cancel')"

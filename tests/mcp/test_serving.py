@@ -5,13 +5,14 @@ import json
 import logging
 from typing import Any, Literal
 
+import httpx2
 import pytest
 
 from ferrule import Definition, Leniency, RawTool, Result, Text, Traits, tool
 from ferrule.mcp import Server
 from mcp import MCPError, types
 from served import PNG, SECRET, TOOLS
-from serving import ERAS, TRIO_BY_PIPE, WAYS, Era, along, in_memory, text_of
+from serving import ERAS, TRIO_BY_PIPE, WAYS, Era, along, at_a_port, in_memory, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -235,3 +236,37 @@ async def test_what_a_model_reads_is_bounded(era: Era) -> None:
 
     assert len(text_of(done)) <= 256 << 10
     assert "of 400000 bytes are shown" in text_of(done)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e400", r'"\ud800"', str(10**400)])
+async def test_what_is_no_json_of_ours_is_refused(value: str) -> None:
+    """JSON-1, MS-02: the SDK's reader over HTTP lets it in, and our boundary does not."""
+    meta = (
+        '{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+        '"io.modelcontextprotocol/clientCapabilities":{}}'
+    )
+    params = f'{{"name":"any/thing","arguments":{{"u":{value}}},"_meta":{meta}}}'
+    body = f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "any/thing",
+    }
+    with at_a_port(Server(TOOLS).asgi) as address:
+        async with httpx2.AsyncClient() as http:
+            answer = await http.post(f"{address}/mcp", content=body, headers=headers)
+
+    told = answer.json()
+    if "error" in told:
+        assert told["error"]["code"] == types.INVALID_PARAMS
+    else:
+        assert told["result"]["isError"], told
+        assert value not in str(told)
+
+
+def test_a_server_says_what_it_is() -> None:
+    """STYLE 25: in a log, it is known by its name."""
+    assert repr(Server(TOOLS, name="tests")) == f"<Server 'tests' of {len(TOOLS)} tools>"

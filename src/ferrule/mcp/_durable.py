@@ -41,6 +41,7 @@ from ferrule.ports import Runtime, Wait
 from mcp import types
 
 _PAUSE = 0.02
+_MOMENT = 0.05
 
 
 class DurableCall(Call):
@@ -80,9 +81,15 @@ class DurableCall(Call):
             self._given = None if given is None else (wait_id, given)
 
     async def run(self) -> None:
-        """Run it to its end; a client that stops it stops it in the runtime too."""
+        """
+        Run it to its end; a client that stops it stops it in the runtime too.
+
+        One that goes away does not: the call goes on where the runtime goes on. Both look alike
+        here, but for the end of this life that follows in a moment.
+        """
         await super().run()
-        if self._scope.cancel_called and not self.life.ending:
+        if self._scope.cancel_called:
+            await anyio.sleep(_MOMENT)
             with anyio.CancelScope(shield=True):
                 await contained(self._runtime.cancel(self._batch, by=self.first.by), lambda _: None)
 

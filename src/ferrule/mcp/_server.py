@@ -1,6 +1,7 @@
 """Any tools, served over MCP: in both eras, over standard input and output, HTTP and in memory."""
 
 import functools
+import inspect
 import json
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
 import anyio
+import anyio.to_thread
 from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.lowlevel import NotificationOptions
@@ -392,10 +394,13 @@ class Server:
         call = self._calls.get(context.call_id)
         if call is not None:
             call.progressed(update)
-        if self._given.on_progress is not None:
-            done = self._given.on_progress(context, update)
-            if isinstance(done, Awaitable):
-                await done
+        sink = self._given.on_progress
+        if sink is None:
+            return
+        if inspect.iscoroutinefunction(sink):
+            await sink(context, update)
+        else:
+            await anyio.to_thread.run_sync(sink, context, update)
 
 
 _EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104  # compared with, and not listened at
