@@ -87,24 +87,32 @@ class Life:
             await self._changed.wait()
             await self.announce()
 
+    def hush(self) -> None:
+        """Let go of who listens for changes."""
+        self._listen.close()
+
     def end(self) -> None:
         """Stop what runs."""
         self.ending = True
-        self._listen.close()
+        self.hush()
         for call in list(self.alone):
             call.stop()
         self.tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def living(session: Session | None, registry: Registry) -> AsyncGenerator[Life]:
-    """Give a life to what is served while the block runs."""
+async def living(
+    session: Session | None, registry: Registry, lives: set[Life]
+) -> AsyncGenerator[Life]:
+    """Give a life to what is served while the block runs; it is among `lives` as long."""
     async with anyio.create_task_group() as tasks:
         life = Life(session, tasks)
         forget: Callable[[], None] = registry.when_changed(life.note)
         tasks.start_soon(life.keep_announcing)
+        lives.add(life)
         try:
             yield life
         finally:
             forget()
+            lives.discard(life)
             life.end()

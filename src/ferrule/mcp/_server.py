@@ -110,6 +110,7 @@ class Server:
             keys=tuple(keys) or (secrets.token_bytes(32),),
         )
         self._calls: dict[str, Call] = {}
+        self._lives: set[Life] = set()
         self._used: dict[str, None] = {}
         self._listed: dict[bool, list[types.Tool]] = {}
         self._is_open = False
@@ -240,7 +241,13 @@ class Server:
         own = () if host in _EVERYWHERE else (f"[{host}]" if ":" in host else host,)
         app = self.asgi(path, hosts=(*own, *hosts), origins=origins)
         async with self._opened():
-            await serve(app, host, port, lambda address: started(f"{address}{path}"))
+            await serve(
+                app,
+                host,
+                port,
+                started=lambda address: started(f"{address}{path}"),
+                ending=lambda: [life.hush() for life in self._lives],
+            )
 
     def _made(self, kind: Kind | None) -> "_Lowlevel":
         """Return a server of the SDK for one kind of transport."""
@@ -262,7 +269,7 @@ class Server:
 
     def _life(self, kind: Kind | None, _: Lowlevel[Life]) -> AbstractAsyncContextManager[Life]:
         session = None if kind is None else Session(kind, secrets.token_urlsafe(16))
-        return living(session, self._registry)
+        return living(session, self._registry, self._lives)
 
     def _forget(self) -> None:
         self._listed = {}  # Another: who makes a list of what was there may still be at it.
