@@ -381,6 +381,29 @@ async def test_a_question_with_a_name_can_be_answered_beforehand() -> None:
     assert list(asked.input_requests) == ["user_name"]
 
 
+async def test_what_a_guard_asks_is_never_answered_beforehand() -> None:
+    """AUT-4: what nobody was shown, nobody has approved, whatever name the question has."""
+
+    class Sure:
+        """A yes or no with a name."""
+
+        @classmethod
+        def json_schema(cls) -> dict[str, object]:
+            """Return it."""
+            return {"title": "sure", "type": "boolean"}
+
+    tools = Registry(TOOLS).guarded(
+        lambda it: Allow() if it.approval else Ask("May it?", answer=Sure)
+    )
+    yes_ = types.ElicitResult(action="accept", content={"answer": True})
+    async with in_memory(Server(tools), "auto", elicitation_callback=says("cancel")) as client:
+        asked = await request(client, "add", {"a": 1, "b": 2}, input_responses={"sure": yes_})
+        done = await request(client, "add", {"a": 1, "b": 2}, **yes(asked))
+
+    assert list(asked.input_requests) == ["sure"]
+    assert text_of(done) == "3"
+
+
 async def test_a_client_is_asked_so_often_and_no_more() -> None:
     """AT-147: with the last request nobody is asked any more, and the tool still gives a result."""
 

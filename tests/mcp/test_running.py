@@ -18,7 +18,7 @@ from ferrule.mcp import Server, Session
 from ferrule.testing import MemoryRecorder
 from mcp import Client, MCPError, types
 from served import RECORD, TOOLS
-from serving import ERAS, WAYS, Era, along, at_a_port, by_http, by_pipe, in_memory, text_of
+from serving import ERAS, WAYS, Era, Options, along, at_a_port, by_http, by_pipe, in_memory, text_of
 from support import closed_by_all, held_open
 
 pytestmark = pytest.mark.anyio
@@ -121,9 +121,15 @@ async def test_a_client_that_stops_a_call_stops_its_tool(
     way: tuple[str, Era], anyio_backend: str, name: str, tmp_path: Path
 ) -> None:
     """AT-139, AT-148, CLO-2: a task or a thread, whichever way the client came."""
+
+    async def asked(_: object, __: object) -> types.ElicitResult:
+        raise AssertionError
+
+    # A call whose client can be asked runs in a task of its own, and any other one does not.
+    can_ask: Options = {"elicitation_callback": asked} if name == "held" else {}
     pipe = tmp_path / "pipe"
     with held_open(pipe) as reading:
-        async with along(way, Server(TOOLS), anyio_backend) as client:
+        async with along(way, Server(TOOLS), anyio_backend, **can_ask) as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, name, {"pipe": str(pipe)})
                 await anyio.to_thread.run_sync(select.select, [reading], [], [], 20)
