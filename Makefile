@@ -10,10 +10,10 @@ PYTEST_ARGS ?=
 unexport PYTHONPATH
 unexport PYTHONHOME
 
-SLOW = tests/crash tests/cli/test_durable.py tests/mcp tests/test_durable_model.py
+SLOW = tests/crash tests/cli/test_durable.py tests/conformance tests/mcp tests/test_durable_model.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-durable test test-fast fuzz crash bench bench-peers coverage lint typecheck format pins clean
+.PHONY: help conformance demo demo-durable test test-fast fuzz crash bench bench-peers coverage lint typecheck format pins clean
 
 help:
 	@echo 'make demo       two turns of a model, run by ferrule'
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-fast  the part that needs no server, node or browser'
 	@echo 'make lint       ruff: rules and format       make typecheck  mypy and basedpyright'
 	@echo 'make format     let ruff repair what it can  make coverage   branches that no test takes'
+	@echo 'make conformance  our MCP server and client, checked by the programs of others'
 	@echo 'make fuzz       made-up inputs, each reader  make bench      the figures'
 	@echo 'make pins       write constraints.txt anew   make bench-peers  the figures of others beside them'
 	@echo 'make crash      kill -9, a thousand times    make clean      remove what was made'
@@ -35,6 +36,15 @@ help:
 .venv/.dev: pyproject.toml constraints.txt scripts/venv.sh
 	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cedar,cli,dev,examples,mcp,otel,pydantic,repair
 	@touch $@ .venv/.demo
+
+# Programs of others that check our MCP server and client. Without npm there are none: their tests are
+# skipped then, or fail where nothing may be left out.
+.mcp/.installed: tests/conformance/package.json tests/conformance/package-lock.json tests/conformance/.npmrc
+	@mkdir -p .mcp && cp $^ .mcp/
+	@if command -v npm >/dev/null; then \
+		echo 'ferrule: installing the conformance suite into .mcp' >&2 && cd .mcp && \
+		npm install --ignore-scripts --no-save --loglevel=error && touch .installed; \
+	else echo 'ferrule: there is no npm, so the conformance suite of MCP is left out' >&2; fi
 
 # ---- the main job --------------------------------------------------------------------------------
 
@@ -51,12 +61,15 @@ demo-durable: .venv/.demo
 # ---- checks --------------------------------------------------------------------------------------
 
 # pytest last: its summary ends the output.
-test: lint typecheck
+test: lint typecheck .mcp/.installed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Without the suites that start processes by the hundred, or need servers of others and node.
 test-fast: lint typecheck
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(SLOW)) $(PYTEST_ARGS)
+
+conformance: .venv/.dev .mcp/.installed
+	$(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check
@@ -103,5 +116,5 @@ pins:
 	rm -rf .pins
 
 clean:
-	rm -rf .venv .bench .pins dist build workspace refunds-ledger.db .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .bench .mcp .pins dist build workspace refunds-ledger.db .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

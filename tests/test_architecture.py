@@ -85,18 +85,18 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_answers",),
         ("_durable",),
         ("_answer", "_diff", "_history", "_list", "_policy"),
-        ("_resolve", "_run", "_unknown", "_waits", "_withdraw"),
+        ("_resolve", "_run", "_serve", "_unknown", "_waits", "_withdraw"),
         ("_app",),
         ("__init__",),
     ),
     "mcp": (
-        ("_memory", "_outside", "_shapes"),
-        ("_from_mcp", "_soft", "_stdio", "_tokens"),
-        ("_asking", "_listing", "_oauth"),
-        ("_targets",),
-        ("_session",),
-        ("_peer",),
-        ("_remote",),
+        ("_forms", "_http", "_memory", "_outside", "_security", "_shapes"),
+        ("_from_mcp", "_soft", "_stdio", "_tickets", "_to_mcp", "_tokens", "_who"),
+        ("_asking", "_listing", "_oauth", "_request"),
+        ("_lives", "_targets"),
+        ("_calls", "_session"),
+        ("_durable", "_peer"),
+        ("_remote", "_server"),
         ("__init__",),
     ),
     "runtime": (
@@ -131,8 +131,9 @@ THEIRS = {"_child"}
 """Who may import what is not ours by a name that it is given: the module of a tool (rule 8)."""
 
 BROAD = {
-    # `_binding` looks at what a tool raised and lets it go; `_outside` holds servers.
-    "Exception": {"_binding", "_contain", "mcp._outside"},
+    # `_binding` looks at what a tool raised and lets it go; `_outside` holds servers; `_calls`
+    # stands before MCP's SDK, which tells clients what is raised.
+    "Exception": {"_binding", "_contain", "mcp._calls", "mcp._outside"},
     "BaseException": {"_batch", "_contain"},  # `carry` is the executor's half in a thread
     "everything": set[str](),
 }

@@ -557,3 +557,19 @@ async def test_closing_goes_on_when_an_owner_raises_a_cancellation_of_its_own() 
     assert [str(error) for error in caught.value.exceptions] == [
         "tool `a` did not close: CancelledError"
     ]
+
+
+def test_who_listens_hears_of_each_change_until_it_wants_no_more() -> None:
+    """REG-1: what offers the tools to others can tell them; a change that failed is none."""
+    registry = Registry(named("one"))
+    heard: list[list[str]] = []
+    forget = registry.when_changed(lambda: heard.append(registry.names))
+    registry.register(named("two"))
+    with pytest.raises(DuplicateTool):
+        registry.register(named("two"))
+    registry.replace("local", named("three"))
+    forget()
+    forget()
+    registry.register(named("four"))
+
+    assert heard == [["one", "two"], ["three"]]

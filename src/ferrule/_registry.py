@@ -117,6 +117,7 @@ class Registry:
         self._bindings: dict[str, Binding] = {}
         self._retired: list[Binding] = []
         self._wraps: tuple[Wrap, ...] = ()
+        self._listeners: list[Callable[[], None]] = []
         given = _listed(tools)
         self._sources = [source for source in given if _is_source(source)]
         self.register([cast("Tool", tool) for tool in given if not _is_source(tool)])
@@ -132,6 +133,7 @@ class Registry:
         bound = self._bound(tools, self.origin if origin is None else origin)
         with self._lock:
             self._bindings = _joined(self._bindings, bound)
+        self._tell()
 
     def replace(self, origin: str, tools: Iterable[Tool]) -> None:
         """
@@ -151,6 +153,26 @@ class Registry:
             # What owns nothing is not kept: a source may change its tools for ever.
             self._retired += [b for b in gone if capability(b.tool, Closing) is not None]
             self._bindings = joined
+        self._tell()
+
+    def when_changed(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """
+        Have `listener` called after each change of the tools; return what ends that.
+
+        It is called in the thread that made the change, and what it raises comes out there.
+        """
+        with self._lock:
+            self._listeners.append(listener)
+        return lambda: self._forget(listener)
+
+    def _forget(self, listener: Callable[[], None]) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            listener()
 
     def resolve(self, name: str) -> Binding | None:
         """Return the binding of exactly this name, the same one each time, or `None`."""

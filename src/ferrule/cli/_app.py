@@ -40,6 +40,10 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], ModuleType]]] = {
         "Run the calls of a model's response as one batch.",
         lambda: importlib.import_module("ferrule.cli._run"),
     ),
+    "serve": (
+        "Serve tools to clients of MCP.",
+        lambda: importlib.import_module("ferrule.cli._serve"),
+    ),
     "unknown": (
         "List the calls of which nobody knows how they ended.",
         lambda: importlib.import_module("ferrule.cli._unknown"),
@@ -72,8 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         group = importlib.import_module("ferrule.cli._group")
         code: int = group.run(COMMANDS, arguments)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in NEEDED:
+        if error.name == "mcp":  # `ferrule serve` says what it needs itself.
+            sys.stderr.write(f"ferrule: {error}\n")
+        elif error.name is not None and error.name.partition(".")[0] in NEEDED:
+            sys.stderr.write("ferrule: the command line needs more: pip install 'ferrule[cli]'\n")
+        else:
             raise
-        sys.stderr.write("ferrule: the command line needs more: pip install 'ferrule[cli]'\n")
         code = USAGE
     sys.exit(code)

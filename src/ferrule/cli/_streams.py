@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TextIO
 
 from ferrule.cli._refused import Refused
 from ferrule.helpers import HIDDEN
@@ -38,6 +39,10 @@ class ResultStream:
     def takes_codes(self) -> bool:
         """Whether it is a terminal that takes escape codes."""
         return takes_codes(self._descriptor)
+
+    def opened(self) -> TextIO:
+        """Return it as a file of its own, for those who write all that goes out."""
+        return os.fdopen(os.dup(self._descriptor), "w", encoding="utf-8", newline="\n")
 
     def write(self, text: str) -> None:
         """Write `text`, all of it."""

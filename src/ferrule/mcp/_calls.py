@@ -1,0 +1,512 @@
+"""
+One served call, from its first request to its end.
+
+Theory
+======
+
+*A task of its own.* A call that may outlive its request runs in a task of the server's life: since
+2026-07-28 a call that asks ends its request and goes on with the next one. The request waits for
+news of it: how far it is, what it asks, how it ended. A request that is cancelled stops its call
+and waits no longer: a thread that cannot be stopped holds nobody up. A task costs as much as a
+small call, so a call that nobody can be asked about so, and whose progress nobody wants to hear of,
+runs in the task of its request.
+
+*Two kinds of questions.* A tool that *waits* (`context.ask`) is asked for while it runs: in the
+handshake era its client is asked at once, later it is parked until the next request brings the
+answer. A leg that *ended* with a question (a tool's `InputRequest`, a guard's `Ask`) needs no task:
+in the later era all that it needs to go on is in the ticket that the client carries.
+
+*Bounds.* A parked call waits `patience` seconds and is stopped then; a client makes at most
+`rounds` requests of a call; what it has not answered by then, nobody answers.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import anyio
+import anyio.lowlevel
+import msgspec
+from mcp.types import MISSING_REQUIRED_CLIENT_CAPABILITY
+
+from ferrule import (
+    Accepted,
+    Approval,
+    Cancelled,
+    Declined,
+    Executor,
+    Failed,
+    Failure,
+    InputRequest,
+    InvalidValue,
+    Leg,
+    Outcome,
+    Progress,
+    Progressed,
+    Question,
+    SealBroken,
+    SealExpired,
+    Suspended,
+    outcome_of,
+)
+from ferrule.helpers import one_line
+from ferrule.mcp._forms import Form
+from ferrule.mcp._lives import Life
+from ferrule.mcp._request import Request
+from ferrule.mcp._tickets import Ticket, digest_of, new_nonce, opened
+from ferrule.mcp._to_mcp import error_of, result_of
+from mcp import MCPError, types
+
+R = TypeVar("R")
+Answer = types.CallToolResult | types.InputRequiredResult
+Given = Accepted[Any] | Declined
+
+logger = logging.getLogger("ferrule")
+
+GONE = "the call that these answers belong to no longer waits for them; call the tool again"
+_UNREAD = 64
+_BOOLEAN = {"type": "boolean"}
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    How long and how often a server waits for its clients.
+
+    Attributes:
+        patience: Seconds that a call waits for an answer.
+        rounds: Requests that a client makes of one call at most.
+        parked: Calls that wait at a time, of all clients of a life.
+        keys: What seals what clients carry; the first seals, all open.
+    """
+
+    patience: float
+    rounds: int
+    parked: int
+    keys: tuple[bytes, ...]
+
+
+async def contained(work: Awaitable[R], otherwise: Callable[[Exception], R]) -> R:
+    """Return what `work` gives, or what `otherwise` makes of an exception, which the SDK tells."""
+    try:
+        return await work
+    except Exception as error:
+        return otherwise(error)
+
+
+class Open:
+    """A question of a running call that waits for the next request of its client."""
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self.given: Given | None = None
+        self.answered = anyio.Event()
+
+    def answer(self, given: Given) -> None:
+        """Let the tool go on."""
+        self.given = given
+        self.answered.set()
+
+
+class Call:
+    """One call, driven by an executor; see `_durable` for one that a runtime drives."""
+
+    def __init__(
+        self, executor: Executor, bounds: Bounds, life: Life, request: Request, leg: Leg
+    ) -> None:
+        self.executor = executor
+        self.bounds = bounds
+        self.life = life
+        self.first = request
+        self.leg = leg
+        self.answered: tuple[InputRequest, object] | None = None
+        self.round = 1
+        self.outcome: Outcome | None = None
+        self._early = dict(request.answers)
+        self._scope = anyio.CancelScope()
+        self._updates: deque[Progress] = deque(maxlen=_UNREAD)
+        self._number = 0.0
+        self._open: dict[str, Open] = {}
+        self._nonce = ""
+        self._resumed = anyio.Event()
+        self._news = anyio.Event()
+
+    @property
+    def tool(self) -> str:
+        """The name of its tool."""
+        return self.leg.call.name
+
+    # ---- the task of the call --------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run it to its end, whatever it does."""
+        await self._to_its_end()
+        self._tell()
+        if self._nonce in self.life.parked:  # It ended while its client had its questions.
+            with anyio.move_on_after(self.bounds.patience):
+                await self._resumed.wait()
+            self.life.parked.pop(self._nonce, None)
+
+    async def _to_its_end(self) -> None:
+        with self._scope:
+            self.outcome = await contained(self._drive(), self._broke)
+        if self.outcome is None:
+            self.outcome = Cancelled(tool=self.tool)
+
+    def stop(self) -> None:
+        """Stop it; nobody waits for it any more."""
+        self._scope.cancel()
+
+    def _broke(self, error: Exception) -> Outcome:
+        return outcome_of(error, tool=self.tool, call_id=self.leg.call.id)
+
+    async def _drive(self) -> Outcome:
+        outcome = await self._run_leg()
+        while isinstance(outcome, Suspended):
+            following = await self._after(outcome.request)
+            if following is None:
+                break
+            if not isinstance(following, Leg):
+                return following
+            self.leg = following
+            outcome = await self._run_leg()
+        return outcome
+
+    @property
+    def needs_task(self) -> bool:
+        """Whether it may outlive its request, or has to be heard of while it runs."""
+        return self.first.wants_progress or (self.first.modern and self.first.may_ask)
+
+    async def serve_alone(self) -> Answer:
+        """Run it to its end in the task of its one request; cancelled, it stops its tool first."""
+        self.life.alone.add(self)
+        try:
+            await self._to_its_end()
+        finally:
+            self.life.alone.discard(self)
+        await self.life.announce()
+        return self.ending()
+
+    async def _run_leg(self) -> Outcome:
+        if not self.first.wants_progress:
+            [outcome] = await self.executor.run([self.leg], caller=self.first.caller)
+            return outcome
+        batch = self.executor.batch([self.leg], caller=self.first.caller)
+        async with batch:
+            async for event in batch:
+                if isinstance(event, Progressed):
+                    self.progressed(
+                        Progress(
+                            progress=event.progress,
+                            total=event.total,
+                            message=event.message,
+                            content=event.content,
+                        )
+                    )
+        return batch.outcomes[0]
+
+    def progressed(self, update: Progress) -> None:
+        """Have an update sent, the newest of many."""
+        self._updates.append(update)
+        self._tell()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    # ---- what a running tool asks ----------------------------------------------------------------
+
+    def can_ask(self, question: Question) -> bool:
+        """Say whether its client can be asked this."""
+        return self.first.can_ask(_form(question))
+
+    async def ask(self, question: Question) -> Given:
+        """Ask its client while the tool waits."""
+        form = _form(question)
+        if not self.first.modern:
+            return await self.elicited(form)
+        if self.round >= self.bounds.rounds or len(self.life.parked) >= self.bounds.parked:
+            logger.warning('tool "%s" asks once too often, or too many calls wait', self.tool)
+            return Declined("cancel")
+        name = _free(form.file, self._open)
+        waiting = self._open[name] = Open(form)
+        self._tell()
+        try:
+            with anyio.move_on_after(self.bounds.patience):
+                await waiting.answered.wait()
+        finally:
+            self._open.pop(name, None)
+        if waiting.given is None:
+            logger.warning('tool "%s" was stopped: nobody answered what it asked', self.tool)
+            self.stop()
+            await anyio.sleep_forever()
+        return cast("Given", waiting.given)
+
+    async def elicited(self, form: Form) -> Given:
+        """Ask the client at once, and again while its answer is not what was asked for."""
+        with anyio.move_on_after(self.bounds.patience):
+            for _ in range(self.bounds.rounds):
+                given = read(form, await contained(self.first.ask(form), _nobody))
+                if given is not None:
+                    return given
+        return Declined("cancel")
+
+    # ---- what a leg asked as it ended ------------------------------------------------------------
+
+    async def _after(self, asked: InputRequest) -> Leg | Outcome | None:
+        """Return what follows: a leg, an ending, or nothing before the client's next request."""
+        form = Form(asked.message, asked.schema)
+        if not self.first.can_ask(form):
+            if self.first.modern:
+                return None
+            return _failed(
+                self.tool, f"it needs an answer, and this client cannot ask: {form.message}"
+            )
+        if self.first.modern:
+            given = self._early_answer(form) if asked.asked is None else None
+        else:
+            given = await self.elicited(form)
+        return None if given is None else self.following(asked, given)
+
+    def _early_answer(self, form: Form) -> Given | None:
+        """Return what the first request has brought for a question that says its name."""
+        response = self._early.pop(form.name, None) if form.name else None
+        return None if response is None else read(form, response)
+
+    def following(self, asked: InputRequest, given: Given) -> Leg | Outcome:
+        """Return the leg that goes on with an answer, or how the call ends without one."""
+        if isinstance(given, Declined):
+            if not (is_no(given, asked.schema) and asked.asked is not None):
+                return _failed(self.tool, without_answer(given, asked.message))
+            given = NO
+        if asked.asked is None:
+            self.answered = (asked, given.content)
+            return _next(self.leg, self.answered, self.leg.approvals)
+        approval = asked.approval(given.content, by=self.first.by)
+        return _next(self.leg, self.answered, (*self.leg.approvals, approval))
+
+    # ---- the request of a client -----------------------------------------------------------------
+
+    async def serve(self, request: Request) -> Answer:
+        """Stand by a request until there is an answer for it; stop the call if it is cancelled."""
+        stands_by = True
+        try:
+            while True:
+                news = self._news
+                await self._report(request)
+                answer = await self._answer()
+                if answer is not None:
+                    await self.life.announce()
+                    stands_by = False
+                    return answer
+                await news.wait()
+        finally:
+            if stands_by:
+                self.stop()
+
+    async def _report(self, request: Request) -> None:
+        while self._updates:
+            update = self._updates.popleft()
+            self._number = self._number + 1 if update.progress is None else update.progress
+            await request.report(self._number, update)
+
+    async def _answer(self) -> Answer | None:
+        if self.outcome is None and self._open:
+            for _ in range(_TOGETHER):  # So that what a tool asks side by side is asked at once.
+                await anyio.lowlevel.checkpoint()
+            return self._park()
+        return None if self.outcome is None else self.ending()
+
+    def ending(self) -> Answer:
+        """Return what the client gets of a call that goes on no more without it."""
+        outcome = self.outcome
+        if isinstance(outcome, Suspended):
+            return self.handed_out(outcome.request)
+        return self.result(Cancelled(tool=self.tool) if outcome is None else outcome)
+
+    def result(self, outcome: Outcome) -> types.CallToolResult:
+        """Return an ending as the client's era says it."""
+        limit = self.executor.registry.limits.model_bytes
+        return result_of(outcome, modern=self.first.modern, limit=limit)
+
+    def _park(self) -> types.InputRequiredResult:
+        ticket = self.ticket()
+        self._nonce = ticket.nonce
+        self.life.parked[ticket.nonce] = self
+        return types.InputRequiredResult(
+            input_requests={name: asking_for(waiting.form) for name, waiting in self._open.items()},
+            request_state=ticket.sealed(self.bounds.keys[0], self.bounds.patience),
+        )
+
+    def handed_out(self, asked: InputRequest) -> Answer:
+        """
+        Return what the client has to answer, and what it carries until then.
+
+        Raises:
+            MCPError: it does not say that it can ask people, and so it cannot make this call.
+        """
+        if not self.first.can_ask(Form(asked.message, asked.schema)):
+            raise _incapable(self.tool)
+        if self.round >= self.bounds.rounds:
+            return error_of(f"it asks more often than a client answers: {asked.message}")
+        form = Form(asked.message, asked.schema)
+        pending = [] if self.answered is None else [self.answered[0].to_json(), self.answered[1]]
+        ticket = self.ticket(
+            request=asked.to_json(),
+            leg=self.leg.number,
+            key=self.leg.idempotency_key or "",
+            approvals=[approval.to_json() for approval in self.leg.approvals],
+            pending=pending,
+        )
+        patience = min(self.bounds.patience, asked.expires_in or self.bounds.patience)
+        try:
+            state = ticket.sealed(self.bounds.keys[0], patience)
+        except InvalidValue:
+            return error_of("what it needs to go on is too large to be handed to a client")
+        return types.InputRequiredResult(
+            input_requests={form.file: asking_for(form)}, request_state=state
+        )
+
+    def ticket(self, **more: object) -> Ticket:
+        """Return what the client carries until its next request."""
+        known = Ticket(
+            nonce=new_nonce(),
+            who=self.first.who,
+            call=digest_of(self.tool, self.first.params.arguments or {}),
+            round=self.round,
+            call_id=self.leg.call.id,
+        )
+        return msgspec.structs.replace(known, **more)
+
+    def resume(self, responses: Mapping[str, object]) -> None:
+        """Take what the next request has brought; what it left out is asked again, or given up."""
+        self.round += 1
+        self._resumed.set()
+        for name, waiting in list(self._open.items()):
+            given = read(waiting.form, responses.get(name))
+            if given is None and self.round >= self.bounds.rounds:
+                given = Declined("cancel")
+            if given is not None:
+                del self._open[name]  # Its tool may not have come to its turn before we look.
+                waiting.answer(given)
+
+
+_TOGETHER = 4
+"""Breaths that a call is given after it asked, so that it may ask more."""
+
+
+# ---- parts of an answer --------------------------------------------------------------------------
+
+
+def _form(question: Question) -> Form:
+    return Form(question.message, question.schema, question.url)
+
+
+def _free(name: str, taken: Mapping[str, object]) -> str:
+    """Return what a question is filed under: what it calls itself, if nothing else is."""
+    found = name
+    number = 1
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
+def asking_for(form: Form) -> types.ElicitRequest:
+    """Return a question as a result carries it."""
+    return types.ElicitRequest(params=form.params())
+
+
+def _nobody(error: Exception) -> types.ElicitResult:
+    logger.warning("a client could not be asked: %s", one_line(str(error), 200))
+    return types.ElicitResult(action="cancel")
+
+
+def read(form: Form, response: object) -> Given | None:
+    """Return what a client answered; nothing if it did not, or not what was asked for."""
+    if not isinstance(response, types.ElicitResult):
+        return None
+    if response.action != "accept":
+        return Declined(response.action)
+    try:
+        return Accepted(form.read(response.content))
+    except InvalidValue:
+        return None
+
+
+NO = Accepted(content=False)
+
+
+def is_no(given: Declined, schema: object) -> bool:
+    """Say whether who declined a question for yes or no said no."""
+    return given.action == "decline" and schema == _BOOLEAN
+
+
+def without_answer(given: Declined, message: str) -> str:
+    """Return what a model reads of a call that nobody answered."""
+    said = "was declined" if given.action == "decline" else "was not answered"
+    return f"what it asked {said}: {message}"
+
+
+def _incapable(tool: str) -> MCPError:
+    needed = types.ClientCapabilities(
+        elicitation=types.ElicitationCapability(form=types.FormElicitationCapability())
+    )
+    data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=needed)
+    return MCPError(
+        code=MISSING_REQUIRED_CLIENT_CAPABILITY,
+        message=f'tool "{tool}" needs an answer, and this client cannot ask',
+        data=data.model_dump(mode="json", by_alias=True, exclude_none=True),
+    )
+
+
+def _failed(tool: str, sentence: str) -> Failed:
+    return Failed(Failure(f'tool "{tool}" did not go on: {sentence}'), tool=tool)
+
+
+def _next(
+    leg: Leg, answered: tuple[InputRequest, object] | None, approvals: tuple[Approval, ...]
+) -> Leg:
+    return Leg(
+        leg.call,
+        continuation=None if answered is None else answered[0].continuation(answered[1]),
+        number=leg.number + 1,
+        idempotency_key=leg.idempotency_key,
+        approvals=approvals,
+        session=leg.session,
+    )
+
+
+def leg_of(ticket: Ticket, leg: Leg) -> tuple[Leg, tuple[InputRequest, object] | None]:
+    """Return the leg that ended with the question in a ticket, and what it went on from itself."""
+    answered = None
+    if ticket.pending:
+        answered = (InputRequest.from_json(ticket.pending[0]), ticket.pending[1])
+    again = Leg(
+        msgspec.structs.replace(leg.call, id=ticket.call_id),
+        number=ticket.leg,
+        idempotency_key=ticket.key,
+        approvals=tuple(map(Approval.from_json, ticket.approvals)),
+        session=leg.session,
+    )
+    return again, answered
+
+
+def ticket_of(request: Request, bounds: Bounds) -> Ticket | None:
+    """
+    Return the ticket that a request brings; nothing if it came too late.
+
+    Raises:
+        MCPError: it is not ours, or another's, or of another call.
+    """
+    refused = MCPError(code=types.INVALID_PARAMS, message="Invalid or expired requestState")
+    try:
+        ticket = opened(request.params.request_state or "", bounds.keys)
+        known = digest_of(request.params.name, request.params.arguments or {})
+    except SealExpired:
+        return None
+    except (SealBroken, InvalidValue, ValueError):
+        raise refused from None
+    if (ticket.who, ticket.call) != (request.who, known):
+        raise refused
+    return ticket
