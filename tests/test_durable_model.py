@@ -690,8 +690,8 @@ def test_the_runtime_does_as_the_model(backend: str, caplog: pytest.LogCaptureFi
         run_state_machine_as_test(
             Machine,
             settings=settings(
-                max_examples=25,
-                stateful_step_count=20,
+                max_examples=20,
+                stateful_step_count=16,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
                 # A step that hangs takes its time: the story is told instead of made shorter.
