@@ -10,6 +10,8 @@ PYTEST_ARGS ?=
 unexport PYTHONPATH
 unexport PYTHONHOME
 
+SLOW = tests/crash tests/cli/test_durable.py tests/mcp tests/test_durable_model.py
+
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-durable test test-fast fuzz crash bench bench-peers coverage lint typecheck format pins clean
 
@@ -52,7 +54,9 @@ demo-durable: .venv/.demo
 test: lint typecheck
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-fast: test
+# Without the suites that start processes by the hundred, or need servers of others and node.
+test-fast: lint typecheck
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(SLOW)) $(PYTEST_ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check

@@ -54,6 +54,26 @@ def _retries(journal: Journal) -> Counter[str]:
     return Counter(step.call for step in journal.steps if step.step == "retry")
 
 
+def runs_again(journal: Journal, log: Sequence[Line]) -> Iterator[str]:
+    """
+    DUR-2: a call whose second run does no harm is not unknown because its owner was lost.
+
+    One that was told to stop is: nobody wants it any more.
+    """
+    replays = {line.call: line.replay for line in log if line.what == "begin"}
+    for call in journal.calls:
+        reason = None if call.outcome is None else call.outcome.get("reason")
+        if call.state != "unknown" or reason != "owner_lost":
+            continue
+        replay = replays.get(call.call, "unknown")
+        notes = {step.step for step in journal.of(call.call)}
+        has_begun = "effect" in notes
+        if "told" in notes:
+            continue
+        if replay in {"safe", "keyed"} or (replay == "until_effect" and not has_begun):
+            yield f"{call.call} is unknown, and could have run again"
+
+
 def one_key(journal: Journal, log: Sequence[Line]) -> Iterator[str]:
     """DUR-3: a call has one idempotency key, in every leg and replay, and no other call has it."""
     keys: defaultdict[str, set[str]] = defaultdict(set)
@@ -125,6 +145,8 @@ def answers_once(journal: Journal, log: Sequence[Line]) -> Iterator[str]:
         if call.leg != 1 + given[call.call]:
             yield f"{call.call} is in leg {call.leg} after {given[call.call]} answers"
     for line in log:
+        if line.what == "restarted":
+            yield f"{line.call} began anew in leg {line.leg}, and its answer was not used"
         if line.what == "begin" and line.leg > 1 + given[line.call]:
             yield f"{line.call} began leg {line.leg} after {given[line.call]} answers"
 
@@ -165,15 +187,19 @@ def acknowledged(journal: Journal, log: Sequence[Line]) -> Iterator[str]:
             case "resolved" if not any((line.call, step) in done for step in BY_PEOPLE):
                 yield f"what {line.by} said of {line.call} was acknowledged, and is not there"
             case "settled":
-                now = [
-                    call.outcome and call.outcome["outcome"]
-                    for call in journal.calls
-                    if call.batch == line.name
-                ]
-                if now != [said.lower() for said in line.calls]:
-                    yield f"batch {line.name} was reported {line.calls}, and is {now}"
+                yield from _as_reported(journal, line)
             case _:
                 pass
+
+
+def _as_reported(journal: Journal, line: Line) -> Iterator[str]:
+    """What people said since of an unknown call counts, and not what was reported before."""
+    resolved = {step.call for step in journal.steps if step.step in BY_PEOPLE}
+    calls = [call for call in journal.calls if call.batch == line.name]
+    for call, said in zip(calls, line.calls, strict=True):
+        now = call.outcome and call.outcome["outcome"]
+        if now != said.lower() and call.call not in resolved:
+            yield f"{call.call} was reported {said}, and is {now}"
 
 
 def moves_legal(journal: Journal, _: Sequence[Line]) -> Iterator[str]:
@@ -263,6 +289,7 @@ def _pairs_in_order(
 CHECKS = (
     nothing_lost,
     none_twice,
+    runs_again,
     one_key,
     done_is_done,
     not_done_is_not_done,
@@ -276,6 +303,18 @@ CHECKS = (
 )
 
 
-def breaches(journal: Journal, log: Sequence[Line]) -> list[str]:
-    """Return every breach of every invariant."""
-    return [f"{check.__name__}: {breach}" for check in CHECKS for breach in check(journal, log)]
+def breaches(journal: Journal, log: Sequence[Line], *, settled: bool = True) -> list[str]:
+    """
+    Return every breach of every invariant.
+
+    Args:
+        journal: What is kept.
+        log: What happened.
+        settled: Whether everything should have ended; not so of a process that was just killed.
+    """
+    return [
+        f"{check.__name__}: {breach}"
+        for check in CHECKS
+        if settled or check is not nothing_lost
+        for breach in check(journal, log)
+    ]

@@ -13,8 +13,8 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from crash import sharing
-from crash.gated import CALLS, tools
-from crash.world import World, turn
+from crash.gated import tools, turns
+from crash.world import World
 from ferrule.runtime import SqliteRuntime
 
 
@@ -53,10 +53,10 @@ async def drive(home: Path, lease: float, words: Words) -> None:
     world = World(home)
     held = tools(world, words.event("go").wait)
     async with SqliteRuntime(held, home / "calls.db", lease=lease) as runtime:
-        batch = await runtime.submit(turn("turn", CALLS), batch_id="turn")
+        batches = [await runtime.submit(calls, batch_id=name) for name, calls in turns().items()]
         say("submitted")
-        outcomes = await batch.settled()
-        say(" ".join(type(outcome).__name__ for outcome in outcomes))
+        for batch in batches:
+            say(" ".join(type(outcome).__name__ for outcome in await batch.settled()))
         await words.event("leave").wait()
 
 

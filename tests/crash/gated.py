@@ -5,12 +5,21 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from crash.world import World, named, policy
-from ferrule import Context, Registry, Traits
+from crash.world import World, named, policy, turn
+from ferrule import Context, Registry, ToolCall, Traits
 from ferrule.errors import Fenced
 
 CALLS = ("held_safe", "held_once", "held_record", "refund+")
 """A call that runs again, one that does not, one that writes a record late, one that is asked."""
+
+HELD = CALLS[:3]
+"""Those that begin at once."""
+
+
+def turns() -> dict[str, list[ToolCall]]:
+    """Return two turns; nobody has to be asked in the first."""
+    return {"held": turn("held", HELD), "turn": turn("turn", CALLS)}
+
 
 Gate = Callable[[], Awaitable[object]]
 

@@ -58,10 +58,12 @@ class Found(msgspec.Struct):
     points: Counter[str] = msgspec.field(default_factory=Counter)
     breaches: list[str] = msgspec.field(default_factory=list)
 
-    def look(self, home: Path) -> None:
-        """Count where the calls of a world are whose process was killed."""
+    def look(self, home: Path, where: str) -> None:
+        """Count where the calls of a world are whose process was killed; check what must hold."""
         self.kills += 1
         kept = journal.read(home / "calls.db")
+        found = checks.breaches(kept, lines(home / "log"), settled=False)
+        self.breaches += [f"{where}: {breach}" for breach in found]
         self.states += kept.states()
         there = {call.batch for call in kept.calls}
         for line in lines(home / "log"):
@@ -131,7 +133,7 @@ def at_every_commit(base: Path, found: Found, *, part: int, parts: int) -> None:
             code = process.run_out()
             if code == -signal.SIGKILL:
                 buried(home, process)
-                found.look(home)
+                found.look(home, where)
                 found.points["after" if after else "before"] += 1
                 finish(home, turns, found, where, loop=_loop(point + 1))
             elif code:
@@ -154,7 +156,7 @@ def at_every_commit_of_a_recovery(base: Path, found: Found, *, part: int, parts:
             process = life(home, turns, fault=faults.Fault(at=at, after=True), loop=_loop(point))
             codes.append(process.run_out())
             buried(home, process)
-        found.look(home)
+        found.look(home, f"recovery, commit {point}")
         if codes == [-signal.SIGKILL, -signal.SIGKILL]:
             found.points["after"] += 1
         elif codes != [-signal.SIGKILL, 0]:
@@ -193,7 +195,7 @@ def _storm(home: Path, found: Found, rng: random.Random, *, most: int, where: st
             found.breaches.append(f"{where}: process {number} ended with {process.end()}")
             return
         buried(home, process)
-        found.look(home)
+        found.look(home, where)
     finish(home, turns, found, where, loop=rng.choice(("asyncio", "trio")))
 
 

@@ -8,6 +8,7 @@ from crash.journal import Call, Journal, Step, Wait
 from crash.log import Line
 
 DONE = {"outcome": "completed"}
+LOST = {"outcome": "unknown", "reason": "owner_lost"}
 
 
 def line(what: str, call: str = "a", leg: int = 1, **facts: object) -> Line:
@@ -103,6 +104,17 @@ BREACHES: dict[str, tuple[str, Journal, tuple[Line, ...]]] = {
         KEPT,
         (line("effect", replay="until_effect"), line("effect", replay="until_effect")),
     ),
+    "a safe call was given up": (
+        "runs_again",
+        changed(calls=(call(state="unknown", outcome=LOST),)),
+        (line("begin", replay="safe"),),
+    ),
+    "a call was given up before its effect": (
+        "runs_again",
+        changed(calls=(call(state="unknown", outcome=LOST),)),
+        (line("begin", replay="until_effect"),),
+    ),
+    "an answer was forgotten": ("answers_once", KEPT, (line("restarted", leg=2),)),
     "a replay had another key": ("one_key", KEPT, (line("begin"), line("begin", key="other"))),
     "two calls share a key": ("one_key", changed(calls=(call(), call("b", key="key-a"))), ()),
     "completed without an end": ("done_is_done", KEPT, (line("begin"),)),
@@ -199,6 +211,13 @@ ALLOWED: dict[str, tuple[Journal, tuple[Line, ...]]] = {
         changed(steps=(*RAN.steps, Step(seq=9, call="a", step="retry", state="admitted"))),
         (line("begin", replay="unknown"), line("raise"), line("begin", replay="unknown")),
     ),
+    "a call was told to stop before its owner was lost": (
+        changed(
+            calls=(call(state="unknown", outcome=LOST),),
+            steps=(Step(seq=9, call="a", step="told", state="dispatched"),),
+        ),
+        (line("begin", replay="keyed"),),
+    ),
     "the one that had the till was killed": (
         changed(calls=TWO),
         (line("begin", uses=TILL), line("killed", ""), line("begin", "b", uses=TILL)),
@@ -216,6 +235,7 @@ def test_what_is_allowed_is_no_breach(case: str) -> None:
     journal, log = ALLOWED[case]
     found = [
         *checks.none_twice(journal, log),
+        *checks.runs_again(journal, log),
         *checks.never_overlapping(journal, log),
         *checks.in_order(journal, log),
     ]

@@ -35,8 +35,7 @@ from ferrule import (
 )
 from ferrule.errors import JournalError
 from ferrule.runtime import SqliteRuntime
-
-pytestmark = pytest.mark.anyio
+from ferrule.runtime._store import Store, Work
 
 LONG = 60
 """Seconds after which something hangs; nothing waits for them."""
@@ -214,6 +213,7 @@ async def entered(tools: Tools, home: Path) -> AsyncIterator[SqliteRuntime]:
 # ---- what holds ------------------------------------------------------------------------------
 
 
+@pytest.mark.anyio
 async def test_a_turn_that_cannot_be_kept_is_refused_and_did_not_happen(
     home: Path, outage: str
 ) -> None:
@@ -233,6 +233,7 @@ async def test_a_turn_that_cannot_be_kept_is_refused_and_did_not_happen(
         assert [outcome.text for outcome in await batch.settled()] == [MUCH]
 
 
+@pytest.mark.anyio
 async def test_an_outcome_that_cannot_be_kept_is_kept_when_there_is_room(
     home: Path, outage: str, away: Away
 ) -> None:
@@ -260,6 +261,7 @@ async def test_an_outcome_that_cannot_be_kept_is_kept_when_there_is_room(
     assert journal.read(home / "calls.db").states() == {"completed": 2}
 
 
+@pytest.mark.anyio
 async def test_an_answer_that_cannot_be_kept_leaves_its_question_open(
     home: Path, outage: str
 ) -> None:
@@ -278,6 +280,7 @@ async def test_an_answer_that_cannot_be_kept_leaves_its_question_open(
         assert [outcome.text for outcome in await batch.settled()] == ["answered"]
 
 
+@pytest.mark.anyio
 async def test_a_record_that_cannot_be_kept_is_the_tool_s_to_know(home: Path, outage: str) -> None:
     """REC-1, REC-2: the error reaches the tool, which may go on; the record is not there."""
     tools = Tools()
@@ -294,6 +297,7 @@ async def test_a_record_that_cannot_be_kept_is_the_tool_s_to_know(home: Path, ou
     assert journal.read(home / "calls.db").records == ()
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("outage", ["locked"], indirect=True)
 async def test_leaving_while_the_journal_is_away_says_so_and_loses_nothing(
     home: Path, outage: str
@@ -331,3 +335,21 @@ async def locked_at_the_end(tools: Tools, home: Path) -> AsyncIterator[None]:
         async with locked(runtime, home):
             with pytest.raises(JournalError, match="locked by another process"):
                 await runtime.__aexit__(None, None, None)
+
+
+def test_what_needs_too_much_room_takes_nobody_with_it(tmp_path: Path) -> None:
+    """DUR-1: what shares a transaction is done by itself where the whole cannot be."""
+    with closing(Store(tmp_path / "calls.db", create=True)) as store:
+        store.write(lambda tx: tx.run("INSERT INTO owners VALUES ('a', 1, '', '')"))
+        store.read(lambda tx: tx.rows("PRAGMA max_page_count = 1"))
+        works: list[Work[object]] = [
+            Work(lambda tx: tx.run("UPDATE owners SET pid = 2"), writes=True),
+            Work(lambda tx: tx.run("UPDATE owners SET began = ?", MUCH), writes=True),
+            Work(lambda tx: tx.rows("SELECT id FROM owners")[0]["id"], writes=False),
+            Work(lambda tx: tx.run("UPDATE owners SET machine = 'm'"), writes=True),
+        ]
+        store.do(works)
+        assert [work.error is None for work in works] == [True, False, True, True]
+        assert works[2].result == "a"
+        row = store.read(lambda tx: tuple(tx.rows("SELECT * FROM owners")[0]))
+    assert row == ("a", 2, "", "m")

@@ -22,7 +22,7 @@ import pytest
 
 from crash import gated, journal
 from crash.log import lines
-from crash.world import World, turn
+from crash.world import World
 from ferrule import Completed, Unknown
 from ferrule.runtime import SqliteRuntime, _owners
 from ferrule.runtime._store import Store
@@ -129,23 +129,30 @@ def have_begun(home: Path, many: int) -> bool:
     return len(begun(home)) == many
 
 
-async def taken_over(home: Path, stopped: Child) -> list[str]:
-    """Drive the turn of a process that is stopped to its end, and return how its calls ended."""
+ENDED = {
+    "held": [Completed, Unknown, Unknown],
+    "turn": [Completed, Unknown, Unknown, Completed],
+}
+"""How the calls end where their process is lost."""
+
+
+async def taken_over(home: Path, stopped: Child) -> None:
+    """Drive the turns of a process that is stopped to their end."""
     world = World(home)
     async with SqliteRuntime(gated.tools(world), world.path, lease=LEASE) as runtime:
         taken = await runtime.recover()
-        while not taken:
+        while len(taken) < len(ENDED):
             assert stopped.process.poll() is None
             await anyio.sleep(0.01)
-            taken = await runtime.recover()
-        await taken[0].at_rest()
+            taken += await runtime.recover()
+        for batch in taken:
+            await batch.at_rest()
         for wait in await runtime.inbox.waits():
             await runtime.inbox.answer(wait.id, True, by="ann")
-        outcomes = await taken[0].settled()
-    assert [type(outcome) for outcome in outcomes] == [Completed, Unknown, Unknown, Completed]
-    assert isinstance(outcomes[1], Unknown)
-    assert outcomes[1].reason == "owner_lost"
-    return [type(outcome).__name__ for outcome in outcomes]
+        outcomes = {batch.id: await batch.settled() for batch in taken}
+    for name, ended in ENDED.items():
+        assert [type(outcome) for outcome in outcomes[name]] == ended
+        assert outcomes[name][1].to_json()["reason"] == "owner_lost"
 
 
 @pytest.mark.anyio
@@ -155,14 +162,15 @@ async def test_who_wakes_after_its_lease_writes_nothing_but_evidence(
     """DUR-1, DUR-2: ENGINE 3: it finds itself fenced, says so, and follows the other's outcome."""
     async with child("drive", tmp_path, loop=anyio_backend) as first:
         assert await first.hears() == "submitted"
-        await until(functools.partial(have_begun, tmp_path, 3))
+        await until(functools.partial(have_begun, tmp_path, 6))
         await first.stop()
-        outcomes = await taken_over(tmp_path, first)
+        await taken_over(tmp_path, first)
         path = tmp_path / "calls.db"
         before, kept = journal.read(path), everything(path)
         first.tell("go", "leave")
         first.wake()
-        assert await first.hears() == " ".join(outcomes)
+        for ended in ENDED.values():
+            assert await first.hears() == " ".join(outcome.__name__ for outcome in ended)
         assert await first.ends() == 0
     after = journal.read(path)
     assert everything(path) == kept
@@ -173,10 +181,11 @@ async def test_who_wakes_after_its_lease_writes_nothing_but_evidence(
     }
     said = (tmp_path / "drive.log").read_text()
     assert "is not this process's any more" in said
-    assert said.count("ended here after it was taken for lost") == 3
-    assert [line.call for line in lines(tmp_path / "log") if line.what == "fenced"] == [
-        "turn.2.held_record"
-    ]
+    assert said.count("ended here after it was taken for lost") == 6
+    assert {line.call for line in lines(tmp_path / "log") if line.what == "fenced"} == {
+        "held.2.held_record",
+        "turn.2.held_record",
+    }
 
 
 @pytest.mark.anyio
@@ -186,21 +195,25 @@ async def test_who_waits_for_the_calls_of_another_takes_them_over_when_that_is_k
     """DUR-2: who submits the same turn and waits, waits for its end, whoever brings it there."""
     async with child("drive", tmp_path, loop=anyio_backend) as first:
         assert await first.hears() == "submitted"
-        await until(functools.partial(have_begun, tmp_path, 3))
+        await until(functools.partial(have_begun, tmp_path, 6))
         world = World(tmp_path)
         async with SqliteRuntime(gated.tools(world), world.path, lease=LEASE) as runtime:
-            batch = await runtime.submit(turn("turn", gated.CALLS), batch_id="turn")
+            batch = await runtime.submit(gated.turns()["turn"], batch_id="turn")
             assert await runtime.recover() == []
             [wait] = await runtime.inbox.waits()
             await runtime.inbox.answer(wait.id, True, by="ann")
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_killed_later, first, tmp_path)
                 outcomes = await batch.settled()
-    assert [type(outcome) for outcome in outcomes] == [Completed, Unknown, Unknown, Completed]
+    assert [type(outcome) for outcome in outcomes] == ENDED["turn"]
 
 
 async def _killed_later(first: Child, home: Path) -> None:
-    await until(lambda: "turn.3.refund+" in begun(home))
+    """Kill a process after its last write was seen, so that nothing wakes whoever waits for it."""
+    await until(lambda: journal.read(home / "calls.db").states()["completed"])
+    seen = leases(home / "calls.db")
+    await until(lambda: leases(home / "calls.db").items() - seen.items())
+    await anyio.sleep(LEASE / 8)
     first.process.kill()
 
 
@@ -253,7 +266,7 @@ async def test_who_was_away_itself_waits_a_lease_before_it_declares_others_lost(
             child("watch", home, lease=AWAY, loop=anyio_backend) as watching,
         ):
             assert await driving.hears() == "submitted"
-            await until(functools.partial(have_begun, home, 3))
+            await until(functools.partial(have_begun, home, 6))
             await watching.looks(0.0, 1)
             seconds = await outage(driving, watching, home / "calls.db")
             await watching.looks(time.monotonic(), 5)
@@ -275,7 +288,7 @@ async def test_a_heartbeat_names_what_really_runs(tmp_path: Path) -> None:
     """DUR-2: ENGINE 1: a call that its process knows nothing of does not look alive for ever."""
     async with child("drive", tmp_path, lease=LEASE) as driving:
         assert await driving.hears() == "submitted"
-        await until(functools.partial(have_begun, tmp_path, 3))
+        await until(functools.partial(have_begun, tmp_path, 6))
         path = tmp_path / "calls.db"
         with closing(sqlite3.connect(path, isolation_level=None, timeout=LONG)) as connection:
             # As if the leg had ended and the write that says so had failed.

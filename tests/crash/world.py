@@ -10,6 +10,7 @@ anywhere, and the next one says the same again.
 import functools
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, cast
 
@@ -41,6 +42,7 @@ from ferrule import (
     Use,
     tool,
 )
+from ferrule.errors import WaitClosed
 from ferrule.ports import Moved
 from ferrule.runtime import SqliteBatch, SqliteRuntime
 
@@ -215,27 +217,32 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def _asking_tools(world: World) -> list[Tool]:
-    form_traits = Traits()
-
-    async def form(_: dict[str, object], context: Context) -> InputRequest:
-        world.note("begin", context, form_traits)
-        world.note("ask", context, form_traits)
-        return InputRequest("Fill in the form?", schema={"type": "boolean"}, state={"page": 1})
-
-    async def filled(_: dict[str, object], context: Context, said: Continuation) -> object:
-        world.note("begin", context, form_traits)
-        assert said.state == {"page": 1}
-        world.note("effect", context, form_traits)
-        world.note("end", context, form_traits)
-        return said.answer
-
-    raw = functools.partial(RawTool, traits=form_traits, resume=filled)
     return [
-        raw(Definition("form"), form),
-        raw(Definition("slow_form"), form),
+        _form(world, "form", Traits(uses="shelf")),
+        _form(world, "slow_form", Traits()),
         named(world, "refund"),
         _order(world),
     ]
+
+
+def _form(world: World, name: str, traits: Traits) -> Tool:
+    """Return a raw tool that asks, and goes on with the answer."""
+
+    async def form(_: dict[str, object], context: Context) -> InputRequest:
+        world.note("begin", context, traits)
+        if context.leg > 1:
+            world.note("restarted", context, traits)
+        world.note("ask", context, traits)
+        return InputRequest("Fill in the form?", schema={"type": "boolean"}, state={"page": 1})
+
+    async def filled(_: dict[str, object], context: Context, said: Continuation) -> object:
+        world.note("begin", context, traits)
+        assert said.state == {"page": 1}
+        world.note("effect", context, traits)
+        world.note("end", context, traits)
+        return said.answer
+
+    return RawTool(Definition(name), form, traits=traits, resume=filled)
 
 
 def _order(world: World) -> Tool:
@@ -300,7 +307,7 @@ def _held_tools(world: World) -> list[Tool]:
     return [
         named(world, "held_safe", hold, replay="safe"),
         named(world, "held_once", hold, replay="unknown"),
-        named(world, "held_draft", hold, replay="until_effect"),
+        named(world, "held_draft", hold, replay="until_effect", uses="shelf"),
         named(world, "held_move", begin_and_hold, replay="until_effect"),
         named(world, "held_vault", hold, replay="keyed", uses="vault"),
         named(world, "vault", uses="vault", replay="keyed"),
@@ -335,9 +342,9 @@ CALM = (
 """A turn that goes to its end by itself; `+` is asked about, `!` is wrong, `=` has an id twice."""
 
 HELD = (
-    *("held_vault", "vault", "vault_cancelled", "vault", "held_safe", "held_once", "held_draft"),
-    *("held_move", "held_thread", "slow_policy", "slow_form", "refund+", "look", "breaks", "till"),
-    *("form", "fails", "denied"),
+    *("held_vault", "vault", "vault_cancelled", "vault", "held_safe", "held_once"),
+    *("form", "held_draft", "held_move", "held_thread", "slow_policy", "slow_form", "refund+"),
+    *("look", "breaks", "till", "fails", "denied"),
 )
 """A turn of which some calls are under way until their process is killed."""
 
@@ -370,6 +377,7 @@ async def live(world: World, turns: dict[str, tuple[str, ...]]) -> None:
                 batch = await runtime.submit(calls, batch_id=name, caller="crash")
                 world.say("submitted", name=name)
                 tasks.start_soon(_see_to, world, runtime, batch)
+                tasks.start_soon(_report, world, batch)
 
 
 async def _see_to(world: World, runtime: SqliteRuntime, batch: SqliteBatch) -> None:
@@ -381,9 +389,14 @@ async def _see_to(world: World, runtime: SqliteRuntime, batch: SqliteBatch) -> N
             if _is_to_stop(moved):
                 await runtime.cancel(batch.id, moved.call_id, by="crash")
                 world.say("cancelled", call=moved.call_id.partition("/")[2])
-        outcomes = await batch.settled()
+        await _report(world, batch)
         if not await _resolve(world, runtime, batch):
             break
+
+
+async def _report(world: World, batch: SqliteBatch) -> None:
+    """Say how the calls of a batch have ended, as soon as that is known."""
+    outcomes = await batch.settled()
     said = [type(outcome).__name__ for outcome in outcomes]
     world.say("settled", name=batch.id, calls=said)
 
@@ -402,6 +415,9 @@ async def _answer(world: World, runtime: SqliteRuntime, moved: Moved) -> None:
             world.answered.add(wait.call.id)
             receipt = await runtime.inbox.answer(wait.id, True, by="ann", answer_id=f"a-{wait.id}")
             world.say("answered", call=wait.call.id, name=wait.id, leg=wait.leg, by=receipt.by)
+            with suppress(WaitClosed):  # Who comes second is told, and changes nothing.
+                receipt = await runtime.inbox.answer(wait.id, True, by="eve")
+                world.say("answered", call=wait.call.id, name=wait.id, leg=wait.leg, by=receipt.by)
 
 
 async def _resolve(world: World, runtime: SqliteRuntime, batch: SqliteBatch) -> bool:
