@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import subprocess
 from pathlib import Path
 from typing import Protocol
@@ -49,9 +50,9 @@ class WritesTurn(Protocol):
 
 
 def read_until(descriptor: int, part: str) -> str:
-    """Read a terminal until `part` was on it, or to its end."""
+    """Read a terminal until `part` was on it, or to its end; or until nothing comes any more."""
     read = ""
-    while part not in ESCAPES.sub("", read):
+    while part not in ESCAPES.sub("", read) and select.select([descriptor], [], [], PATIENCE)[0]:
         try:
             data = os.read(descriptor, 65536)
         except OSError:  # On Linux, the end of a terminal whose other side was closed.

@@ -93,10 +93,10 @@ class Board:
         self._width = max(map(len, self._names), default=0)
 
     def start(self, event: Started) -> None:
-        """Take down that a call began; it may have ended in a question before."""
+        """Take down that a call began, unless its progress was heard of before that."""
         self.ended.pop(event.index, None)
         self.earlier.discard(event.index)
-        self.running[event.index] = Running(time.monotonic())
+        self.running.setdefault(event.index, Running(time.monotonic()))
 
     def progress(self, event: Progressed) -> Running:
         """Take down how far a call is; a number or message that is not told again stands."""

@@ -220,6 +220,7 @@ class _Showing:
         if line.step == "dispatch":
             self.display.tell(Started(index=index, call=self.calls[index]))
         elif line.step == "again":
+            self._board.running.pop(index, None)
             label = self._board.label(index).strip()
             self.display.note(f"> {label} runs again: the process that ran it is gone")
         elif line.state == "suspended" or line.state in SETTLED:
