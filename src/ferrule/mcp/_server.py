@@ -246,8 +246,12 @@ class Server:
                 host,
                 port,
                 started=lambda address: started(f"{address}{path}"),
-                ending=lambda: [life.hush() for life in self._lives],
+                ending=self._hush,
             )
+
+    def _hush(self) -> None:
+        for life in self._lives:
+            life.hush()
 
     def _made(self, kind: Kind | None) -> "_Lowlevel":
         """Return a server of the SDK for one kind of transport."""
