@@ -10,8 +10,10 @@ PYTEST_ARGS ?=
 unexport PYTHONPATH
 unexport PYTHONHOME
 
+SLOW = tests/crash tests/cli/test_durable.py tests/mcp tests/conformance tests/test_durable_model.py
+
 .DEFAULT_GOAL := help
-.PHONY: help conformance demo demo-durable test test-fast fuzz bench bench-peers coverage lint typecheck format pins clean
+.PHONY: help conformance demo demo-durable test test-fast fuzz crash bench bench-peers coverage lint typecheck format pins clean
 
 help:
 	@echo 'make demo       two turns of a model, run by ferrule'
@@ -23,7 +25,7 @@ help:
 	@echo 'make conformance  our MCP server and client, checked by the programs of others'
 	@echo 'make fuzz       made-up inputs, each reader  make bench      the figures'
 	@echo 'make pins       write constraints.txt anew   make bench-peers  the figures of others beside them'
-	@echo 'make clean      remove what was made'
+	@echo 'make crash      kill -9, a thousand times    make clean      remove what was made'
 
 # ---- set-up: a stamp per set of extras, so that the second run installs nothing -------------------
 
@@ -62,8 +64,9 @@ demo-durable: .venv/.demo
 test: lint typecheck .mcp/.installed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# Without the suites that start processes by the hundred, or need servers of others and node.
 test-fast: lint typecheck
-	$(BIN)/python -m pytest --ignore tests/conformance $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(SLOW)) $(PYTEST_ARGS)
 
 conformance: .venv/.dev .mcp/.installed
 	$(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
@@ -90,6 +93,10 @@ fuzz: .venv/.dev
 	$(BIN)/python tests/fuzz_turns.py --texts 50000
 	$(BIN)/python tests/fuzz_schemas.py --texts 10000
 	$(BIN)/python tests/fuzz_policies.py --texts 20000
+
+# `kill -9` at every commit and at a thousand moments; `make test` has two hundred.
+crash: .venv/.dev
+	cd tests && ../$(BIN)/python -m crash.storm --commits --again --moments 1000
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/__main__.py

@@ -86,7 +86,7 @@ async def run_again(turn: "Turn", server: Served) -> None:
 
 async def answered(turn: "Turn") -> None:
     """Answer one question with yes and one with no, and run what that allows."""
-    yes, no = await turn.inbox.waits()
+    yes, no = sorted(await turn.inbox.waits(), key=lambda wait: refund_of(wait.call).order)
     for wait, answer, by in ((yes, True, "ann"), (no, False, "bob")):
         receipt = await turn.inbox.answer(wait.id, answer, by=by)
         print(f"{receipt.by} says {'yes' if answer else 'no'}: {wait.message}")

@@ -5,13 +5,17 @@ What every test may ask for.
 - `require`: a test that needs something of the machine (a server, node, a browser) asks for it.
   Without it the test is skipped and the summary says why. Under `FERRULE_REQUIRE_ALL=1`, as
   `.ci/run` sets it, the same is a failure: a check that silently did not run is no check.
+- `home`: where durable calls live; a suite that asks for it runs once for each home there is.
 """
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from homes import SqliteHome
 
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile(
@@ -48,3 +52,9 @@ def require_or_skip(condition: object, reason: str, *, optional: bool = False) -
 def require() -> Callable[..., None]:
     """Give a test `require(condition, reason)`: see `require_or_skip`."""
     return require_or_skip
+
+
+@pytest.fixture(params=["sqlite"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteHome:
+    """Give a test a home of durable calls, with nothing in it (DUR-4)."""
+    return SqliteHome(tmp_path / "calls.db")

@@ -18,6 +18,8 @@ says which step may follow which; an illegal one is an error that changes nothin
   dispatch, so that the next owner asks again.
 - When the owner of a dispatched call is lost, what follows is for the tool to say: *again* where a
   second run does no harm, else *doubt*, and the call is *unknown*.
+- A call that runs again (*again*, *retry*) may have had its effect already. If it is then refused
+  or cancelled before it has begun once more, nobody can say that it did not run: *doubt* as well.
 - *Spare* is for a call that was dispatched and is known not to have begun: it was stopped, or its
   tool was closed, between the one and the other.
 - *Unknown* is settled for the batch, as the model must be told something; a person may still
@@ -72,6 +74,10 @@ MOVES: Final = MappingProxyType[tuple[State, Step], State](
         ("dispatched", "suspend"): "suspended",
         ("dispatched", "doubt"): "unknown",
         ("dispatched", "again"): "admitted",
+        ("admitted", "doubt"): "unknown",
+        ("authorized", "doubt"): "unknown",
+        ("answered", "doubt"): "unknown",
+        ("suspended", "doubt"): "unknown",
         ("dispatched", "spare"): "rejected",
         ("dispatched", "spare_cancelled"): "cancelled",
         ("suspended", "approve"): "admitted",

@@ -12,9 +12,17 @@ from types import ModuleType
 from typing import NoReturn
 
 COMMANDS: Mapping[str, tuple[str, Callable[[], ModuleType]]] = {
+    "answer": (
+        "Answer a question that a call waits with.",
+        lambda: importlib.import_module("ferrule.cli._answer"),
+    ),
     "diff": (
         "Say what changed between two sets of tools.",
         lambda: importlib.import_module("ferrule.cli._diff"),
+    ),
+    "history": (
+        "Tell what happened to the calls of a journal.",
+        lambda: importlib.import_module("ferrule.cli._history"),
     ),
     "list": (
         "Show the tools that a file or module offers.",
@@ -24,6 +32,10 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], ModuleType]]] = {
         "Say what a policy decides about each tool.",
         lambda: importlib.import_module("ferrule.cli._policy"),
     ),
+    "resolve": (
+        "Say how an unknown call ended, or have it run again.",
+        lambda: importlib.import_module("ferrule.cli._resolve"),
+    ),
     "run": (
         "Run the calls of a model's response as one batch.",
         lambda: importlib.import_module("ferrule.cli._run"),
@@ -31,6 +43,18 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], ModuleType]]] = {
     "serve": (
         "Serve tools to clients of MCP.",
         lambda: importlib.import_module("ferrule.cli._serve"),
+    ),
+    "unknown": (
+        "List the calls of which nobody knows how they ended.",
+        lambda: importlib.import_module("ferrule.cli._unknown"),
+    ),
+    "waits": (
+        "List the questions that wait for a person.",
+        lambda: importlib.import_module("ferrule.cli._waits"),
+    ),
+    "withdraw": (
+        "Take a question back; its call has failed.",
+        lambda: importlib.import_module("ferrule.cli._withdraw"),
     ),
 }
 """What each command does, and how its file is loaded."""

@@ -74,20 +74,28 @@ class Running(msgspec.Struct):
 
 
 class Board:
-    """What is known of a batch: which calls run, how the others ended, since when."""
+    """
+    What is known of a batch: which calls run, how the others ended, since when.
+
+    Attributes:
+        earlier: Calls that ended, or began to wait, before the batch was shown here.
+    """
 
     def __init__(self, calls: Sequence[ToolCall]) -> None:
         self.calls = calls
         self.began = time.monotonic()
         self.running: dict[int, Running] = {}
         self.ended: dict[int, Outcome] = {}
+        self.earlier: set[int] = set()
         self.stopping = False
         self._names = [one_line(call.name, _LONGEST_NAME) for call in calls]
         self._digits = len(str(len(calls)))
         self._width = max(map(len, self._names), default=0)
 
     def start(self, event: Started) -> None:
-        """Take down that a call began."""
+        """Take down that a call began; it may have ended in a question before."""
+        self.ended.pop(event.index, None)
+        self.earlier.discard(event.index)
         self.running[event.index] = Running(time.monotonic())
 
     def progress(self, event: Progressed) -> Running:
@@ -104,7 +112,9 @@ class Board:
         running = self.running.pop(index, None)
         self.ended[index] = outcome
         manner = MANNERS[type(outcome)]
-        took = "" if running is None else seconds(time.monotonic() - running.since)
+        took = "earlier" if index in self.earlier else ""
+        if running is not None:
+            took = seconds(time.monotonic() - running.since)
         return [
             (f"{manner.sign} {self.label(index)} ", manner.style),
             (f"{manner.word:<7} {took:>7}  ", "dim"),

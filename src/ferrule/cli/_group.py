@@ -6,10 +6,7 @@ from types import ModuleType
 
 import click
 
-from ferrule.cli._refused import USAGE, Refused
-
-INTERRUPTED = 130
-"""Exit code: the person stopped it."""
+from ferrule.cli._refused import INTERRUPTED, USAGE, Refused
 
 _EPILOG = """
 \b
@@ -68,7 +65,8 @@ class Commands(click.Group):
             formatter.write_dl([(name, self._table[name][0]) for name in self.list_commands(ctx)])
 
     def _listed(self) -> str:
-        return " and ".join(f"`{name}`" for name in sorted(self._table))
+        *names, last = (f"`{name}`" for name in sorted(self._table))
+        return f"{', '.join(names)} and {last}"
 
 
 def run(

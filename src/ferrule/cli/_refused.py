@@ -9,6 +9,9 @@ from ferrule.helpers import one_line
 USAGE = 2
 """Exit code: the command line was not understood."""
 
+INTERRUPTED = 130
+"""Exit code: the person stopped it."""
+
 _LONGEST = 1000
 
 

@@ -1,12 +1,9 @@
 """`ferrule run`: the calls of one response, as one batch."""
 
 import json
-import logging
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 import anyio
 import click
@@ -24,21 +21,19 @@ from ferrule import (
     Suspended,
     ToolCall,
     Unknown,
+    digest,
 )
-from ferrule.cli._bars import Bars
-from ferrule.cli._blame import explained
 from ferrule.cli._board import Board
-from ferrule.cli._lines import Lines
+from ferrule.cli._display import Display, shown
+from ferrule.cli._durable import Kept, run_kept
+from ferrule.cli._journal import faults, printable
 from ferrule.cli._loading import load, opened
-from ferrule.cli._refused import Refused
+from ferrule.cli._refused import INTERRUPTED, Refused
 from ferrule.cli._signals import Interruption
-from ferrule.cli._streams import ResultStream, result_stream, takes_codes
+from ferrule.cli._streams import ResultStream, result_stream
 from ferrule.cli._turn import AUTO, FORMATS, read_turn
 from ferrule.helpers import one_line
 
-Display: TypeAlias = Bars | Lines
-
-INTERRUPTED = 130
 UNKNOWN, NEEDS_ANSWER, FAILED, DONE = 4, 3, 1, 0
 """Exit codes by what became of the calls; of several, the first of these that occurs."""
 
@@ -60,6 +55,8 @@ class Turn(msgspec.Struct, frozen=True):
     form: str
     max_parallel: int
     compact: bool
+    by: str | None
+    kept: Kept | None
 
 
 @click.command("run")
@@ -81,8 +78,33 @@ class Turn(msgspec.Struct, frozen=True):
     metavar="N",
     help="How many calls run at once.",
 )
+@click.option(
+    "--journal",
+    metavar="FILE",
+    help="Keep the calls in this file: they survive the process, and none runs twice.",
+)
+@click.option(
+    "--batch-id",
+    "batch",
+    callback=printable,
+    metavar="ID",
+    help="Names the turn in the journal; by default it is named after what it says.",
+)
+@click.option(
+    "--by", callback=printable, metavar="NAME", help="Who asks for the calls, for policies."
+)
 @click.option("--json", "compact", is_flag=True, help="Write the outputs on one line.")
-def command(tools: str, turn: str, form: str, max_parallel: int, *, compact: bool) -> int:
+def command(  # each by name, as click gives them
+    *,
+    tools: str,
+    turn: str,
+    form: str,
+    max_parallel: int,
+    journal: str | None,
+    batch: str | None,
+    by: str | None,
+    compact: bool,
+) -> int:
     """
     Run the calls of a model's response as one batch.
 
@@ -94,17 +116,31 @@ def command(tools: str, turn: str, form: str, max_parallel: int, *, compact: boo
     Standard output gets the outputs in the response's own format, one for each call and in the
     calls' order. How the calls go is told on standard error. Ctrl-C stops the calls and still
     writes the outputs; a second Ctrl-C ends at once.
+
+    With --journal the calls are durable. The same turn again goes on where it was, whatever ended
+    the process before: what is settled is told again and never repeated. A call that waits for an
+    answer ends the command with exit code 3, and the command that answers it is on standard error;
+    after that, run the turn again. Calls that Ctrl-C kept from beginning go on then, too.
     """
+    if batch is not None and journal is None:
+        raise click.UsageError("--batch-id names a turn in a journal: add --journal FILE")
     with result_stream() as result:
         response, known = read_turn(turn, form)
         value = load(tools)
-        asked = Turn(tools, response, known, max_parallel, compact)
+        kept = None if journal is None else _kept(journal, batch, by, response)
+        asked = Turn(tools, response, known, max_parallel, compact, by, kept)
         code, stuck = anyio.run(_run, value, asked, result)
     if stuck:
         # Python would wait for the thread of a call that does not end, perhaps for ever.
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _kept(journal: str, batch: str | None, by: str | None, response: object) -> Kept:
+    """Return where a turn is kept; without a name of its own, what it says is its name."""
+    name = batch or f"turn-{digest(response).partition(':')[2][:12]}"
+    return Kept(journal, name, batch is not None, by)
 
 
 async def _run(value: object, asked: Turn, result: ResultStream) -> tuple[int, bool]:
@@ -114,10 +150,12 @@ async def _run(value: object, asked: Turn, result: ResultStream) -> tuple[int, b
         async with opened(value, asked.tools) as registry:
             wire = FORMATS[asked.form](registry)
             calls = wire.calls(asked.response)
-            outcomes, interrupted = await _batch(registry, calls, asked.max_parallel)
-            code, stuck = interrupted or _exit_code(outcomes), any(map(_is_stuck, outcomes))
-            if not any(isinstance(outcome, Suspended) for outcome in outcomes):
-                result.write_json(wire.outputs(calls, outcomes), compact=asked.compact)
+            outcomes, interrupted = await _outcomes(registry, calls, asked)
+            ended = [one for one in outcomes if one is not None]
+            code, stuck = interrupted or _exit_code(ended), any(map(_is_stuck, ended))
+            waits = any(isinstance(outcome, Suspended) for outcome in ended)
+            if len(ended) == len(calls) and not waits:
+                result.write_json(wire.outputs(calls, ended), compact=asked.compact)
     except Refused as error:
         if code == DONE:
             raise
@@ -129,13 +167,23 @@ def _is_stuck(outcome: Outcome) -> bool:
     return isinstance(outcome, Unknown) and outcome.reason == "still_running"
 
 
+async def _outcomes(
+    registry: Registry, calls: Sequence[ToolCall], asked: Turn
+) -> tuple[Sequence[Outcome | None], int]:
+    """Run the calls; say how they ended, and 0 or the code of a signal."""
+    if asked.kept is None:
+        return await _batch(registry, calls, asked)
+    with faults():
+        return await run_kept(registry, calls, asked.kept, asked.max_parallel)
+
+
 async def _batch(
-    registry: Registry, calls: Sequence[ToolCall], max_parallel: int
+    registry: Registry, calls: Sequence[ToolCall], asked: Turn
 ) -> tuple[tuple[Outcome, ...], int]:
     """Run the calls before a person's eyes; say how they ended, and 0 or the code of a signal."""
     board = Board(calls)
-    batch = Executor(registry, max_parallel=max_parallel).batch(calls)
-    with Bars(board) if takes_codes() else Lines(board) as display, _logged_to(display):
+    batch = Executor(registry, max_parallel=asked.max_parallel).batch(calls, caller=asked.by)
+    with shown(board) as display:
         interrupted = await _watched(batch, display)
         for index, outcome in enumerate(batch.outcomes):
             if index not in board.ended:
@@ -175,27 +223,3 @@ def _question(call: ToolCall, outcome: Suspended) -> str:
 def _exit_code(outcomes: Sequence[Outcome]) -> int:
     codes = {CODES[type(outcome)] for outcome in outcomes}
     return next((code for code in (UNKNOWN, NEEDS_ANSWER, FAILED) if code in codes), DONE)
-
-
-class _Log(logging.Handler):
-    """Shows what the executor logs for operators: here that is the person at the terminal."""
-
-    def __init__(self, display: Display) -> None:
-        super().__init__()
-        self._display = display
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as one line; a whole traceback is for handlers that a module sets up."""
-        error = record.exc_info[1] if record.exc_info else None
-        cause = "" if error is None else f": {explained(error)}"
-        self._display.note(f"! {one_line(record.getMessage() + cause, 1000)}")
-
-
-@contextmanager
-def _logged_to(display: Display) -> Generator[None]:
-    logger, handler = logging.getLogger("ferrule"), _Log(display)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)

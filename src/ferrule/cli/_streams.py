@@ -26,10 +26,14 @@ class ResultStream:
 
     Text goes out as UTF-8 whatever the locale says. A reader that went away is no error: nobody
     misses the rest.
+
+    Attributes:
+        is_read: Whether somebody reads it, as far as was noticed when it was written.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.is_read = True
 
     @property
     def takes_codes(self) -> bool:
@@ -47,7 +51,7 @@ class ResultStream:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except BrokenPipeError:
-            return
+            self.is_read = False
 
     def write_json(self, value: object, *, compact: bool = False) -> None:
         """

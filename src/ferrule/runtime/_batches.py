@@ -29,7 +29,16 @@ from ferrule import (
     canonical,
 )
 from ferrule.errors import BatchConflict, Fenced, InvalidValue
-from ferrule.runtime._calls import Row, call_of, calls_where, last_seq, note, step, summary
+from ferrule.runtime._calls import (
+    Row,
+    call_of,
+    calls_where,
+    end_early,
+    last_seq,
+    note,
+    step,
+    summary,
+)
 from ferrule.runtime._owners import Owner
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import outcome_text, read, uses_text, written
@@ -359,7 +368,7 @@ def lose(  # each by name
     if current.state != "dispatched" or current.fence != row.fence:
         return  # It was heard of after all.
     tx.run("DELETE FROM holds WHERE call = ?", row.id)
-    if again:
+    if again and not current.told:
         step(tx, current, "again", owner=None, lease=None)
         return
     outcome = Unknown("owner_lost", tool=row.call.name, reference=reference)
@@ -375,8 +384,13 @@ def lose(  # each by name
 
 
 def runs_again(row: Row) -> bool:
-    """Say whether a second run of a call does no harm (CONTRACT DUR-2); hints are not asked."""
-    return row.replay in {"safe", "keyed"} or (row.replay == "until_effect" and not row.effect)
+    """
+    Say whether a call is run a second time (CONTRACT DUR-2); hints are not asked.
+
+    It is where that does no harm, unless it was told to stop: nobody wants it any more.
+    """
+    harmless = row.replay in {"safe", "keyed"} or (row.replay == "until_effect" and not row.effect)
+    return harmless and not row.told
 
 
 # ---- cancelling ------------------------------------------------------------------------------
@@ -398,9 +412,7 @@ def cancel(tx: Transaction, row: Row, by: str) -> bool:
             step(tx, row, "withdraw", by=by, outcome=outcome_text(failed))
             return False
     if row.state in PENDING or row.state == "suspended":
-        tx.run("DELETE FROM holds WHERE call = ?", row.id)
-        cancelled = Cancelled("cancelled", tool=row.call.name)
-        step(tx, row, "cancel", by=by, outcome=outcome_text(cancelled))
+        end_early(tx, row, Cancelled("cancelled", tool=row.call.name), by=by)
     return False
 
 

@@ -5,7 +5,7 @@ Each function is work of one transaction. Whoever moves a call says under which 
 that it has it; who is wrong about that is `Fenced`, and nothing is changed.
 """
 
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
@@ -238,10 +238,10 @@ def keep_evidence(tx: Transaction, call_id: str, fence: int, leg: int, outcome: 
 
 # ---- how a leg ends --------------------------------------------------------------------------
 
-Ending = Literal["kept", "evidence", "given back"]
+Ending: TypeAlias = Outcome | Literal["evidence", "given back"]
 """
-What became of an outcome: it is the call's, or it came too late and is evidence; or it is nothing,
-and the call runs again elsewhere.
+What became of an outcome: what is kept of it as the call's; or it came too late and is evidence; or
+it is nothing, and the call runs again elsewhere.
 """
 
 
@@ -261,15 +261,16 @@ def end_leg(
         outcome: How; a `Suspended` opens a wait elsewhere first.
         still: Whether it may still be at work, so that what it uses is not free.
     """
+    outcome = as_known(tx, row, outcome)
     if row.state == "dispatched" and row.fence == fence:
         what, kept = _after_dispatch(outcome)
         step(tx, row, what, data=summary(outcome), outcome=kept)
         if row.uses and not still:
             tx.run("DELETE FROM holds WHERE call = ?", row.id)
-        return "kept"
+        return outcome
     known = row.outcome if row.fence == fence else None
     if known is not None and outcome_text(known) == outcome_text(outcome):
-        return "kept"
+        return known
     keep_evidence(tx, row.id, fence, leg, outcome)
     return "evidence"
 
@@ -292,12 +293,35 @@ def _after_dispatch(outcome: Outcome) -> tuple[Step, str | None]:
     return what, outcome_text(outcome)
 
 
-def end_early(tx: Transaction, call_id: str, outcome: Rejected | Cancelled) -> None:
-    """Keep that a call ended without having been dispatched in this leg."""
+def end_early(tx: Transaction, row: Row, outcome: Rejected | Cancelled, *, by: str = "") -> Outcome:
+    """Keep that a call ended without having been dispatched in this leg; return what is kept."""
+    known = as_known(tx, row, outcome)
     what: Step = "refuse" if isinstance(outcome, Rejected) else "cancel"
-    row = call_of(tx, call_id)
-    step(tx, row, what, data=summary(outcome), outcome=outcome_text(outcome))
-    tx.run("DELETE FROM holds WHERE call = ?", call_id)
+    if known is not outcome:
+        what = "doubt"
+    step(tx, row, what, by=by, data=summary(known), outcome=outcome_text(known))
+    tx.run("DELETE FROM holds WHERE call = ?", row.id)
+    return known
+
+
+def as_known(tx: Transaction, row: Row, outcome: Outcome) -> Outcome:
+    """Return how a call ended that did not run now: nobody knows, if it may have run before."""
+    if isinstance(outcome, Rejected | Cancelled) and _may_have_run(tx, row):
+        if isinstance(outcome, Cancelled):
+            return Unknown("cancelled", tool=row.call.name)
+        return Unknown("owner_lost", tool=row.call.name, reference=outcome.reference)
+    return outcome
+
+
+def _may_have_run(tx: Transaction, row: Row) -> bool:
+    """Say whether an earlier run of a call that has to begin again may have had an effect."""
+    if row.replay == "safe" or not row.fence:
+        return False
+    ran = tx.row(
+        "SELECT 1 FROM history WHERE call = ? AND (step = 'retry' OR (step = 'again' AND ?))",
+        *(row.id, row.replay == "keyed"),
+    )
+    return ran is not None
 
 
 def summary(outcome: Outcome | None) -> object:

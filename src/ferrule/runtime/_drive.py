@@ -312,6 +312,7 @@ class Drive:
         while self._due and len(self._running) < self._window and not self._is_leaving:
             row = self._due.popleft()
             self._asking.discard(row.id)
+            self._passing.discard(row.position)  # It asked before its turn, and is to have it now.
             running = self._running[row.id] = Running(self, row)
             self._by_key[row.idempotency_key] = running
             self._tasks.start_soon(self._leg, running)
@@ -361,7 +362,7 @@ class Drive:
         if row.leg == 1:
             return Leg(row.call, idempotency_key=row.idempotency_key)
         try:
-            return await self._host.read(functools.partial(leg_of, row=row))
+            return await self._host.insist(functools.partial(leg_of, row=row))
         except InvalidValue as broken:
             return broken
 
@@ -481,15 +482,18 @@ class Drive:
         with anyio.CancelScope(shield=True):
             if running.written is not None:
                 await running.written.wait()
+            kept: Outcome | None = None
             if running.fence is not None:
-                await self._keep_end(running, running.fence, outcome)
+                kept = await self._keep_end(running, running.fence, outcome)
             elif not (isinstance(outcome, Cancelled) and (running.void or self._is_leaving)):
-                await self._host.insist(
+                kept = await self._host.insist(
                     functools.partial(self._end_early, running=running, outcome=outcome)
                 )
                 running.is_kept = True
-            if running.is_kept:
-                self._note(running.row.id, outcome)
+            if kept is not None:
+                self._note(running.row.id, kept)
+            if isinstance(outcome, Unknown):
+                self._host.tell()  # Its thread may go on for as long as it likes.
 
     def _note(self, call_id: str, outcome: Outcome) -> None:
         """Note how a call stands now."""
@@ -505,24 +509,27 @@ class Drive:
         """Whether what has not begun is left for whoever drives the batch next."""
         return self._host.closing or self._is_lost
 
-    def _end_early(self, tx: Transaction, running: Running, outcome: Outcome) -> None:
+    def _end_early(self, tx: Transaction, running: Running, outcome: Outcome) -> Outcome | None:
+        """Keep that a leg ended before it was dispatched; return what is kept."""
         check(tx, self.claim, self._host.owner)
         row = call_of(tx, running.row.id)
         if row.state not in PENDING or row.leg != running.row.leg:
-            return  # It was cancelled, and that is kept.
+            return row.outcome  # It was cancelled, and that is kept.
         if isinstance(outcome, Suspended):
             wait = open_wait(tx, row, outcome.request)
             row = self._without_permission(tx, row)
             step(tx, row, "ask", data={"wait": wait, "message": outcome.request.message})
         elif isinstance(outcome, Rejected | Cancelled):
-            end_early(tx, row.id, outcome)
+            return end_early(tx, row, outcome)
+        return outcome
 
     @staticmethod
     def _without_permission(tx: Transaction, row: Row) -> Row:
         """Return a call that asks, which had no permission then."""
         return step(tx, row, "recall") if row.state == "authorized" else row
 
-    async def _keep_end(self, running: Running, fence: int, outcome: Outcome) -> None:
+    async def _keep_end(self, running: Running, fence: int, outcome: Outcome) -> Outcome | None:
+        """Keep how a dispatched leg ended; return what is kept, unless it is evidence."""
         again = self._is_leaving and isinstance(outcome, Unknown) and outcome.reason == "cancelled"
         how = self._give_back if again else self._end
         ending = await self._host.insist(
@@ -534,6 +541,8 @@ class Drive:
                 'tool "%s", call "%s" ended here after it was taken for lost',
                 *(running.row.call.name, running.row.id),
             )
+            self._host.hear()
+        return None if isinstance(ending, str) else ending
 
     def _end(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
         row = call_of(tx, running.row.id)
@@ -546,7 +555,7 @@ class Drive:
     def _give_back(self, tx: Transaction, running: Running, fence: int, outcome: Outcome) -> Ending:
         """Let the next process run a call again that was stopped here and takes no harm from it."""
         row = call_of(tx, running.row.id)
-        if row.state == "dispatched" and row.fence == fence and runs_again(row) and not row.told:
+        if row.state == "dispatched" and row.fence == fence and runs_again(row):
             step(tx, row, "again", owner=None, lease=None)
             tx.run("DELETE FROM holds WHERE call = ?", row.id)
             return "given back"

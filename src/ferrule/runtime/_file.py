@@ -94,10 +94,7 @@ def connect(
     Raises:
         JournalError: there is none, it is something else, newer, damaged, or cannot be opened.
     """
-    if not create and not path.exists():
-        raise JournalError(f"there is no journal {path.name}; `submit` and `ferrule run` make one")
-    if not path.parent.is_dir():
-        raise JournalError(f"{path.name} cannot be made: its directory is not there")
+    _look_at(path, create=create)
     try:
         connection = sqlite3.connect(
             path, timeout=patience, isolation_level=None, check_same_thread=False
@@ -109,6 +106,23 @@ def connect(
     except sqlite3.Error as error:
         raise fault(error, path) from None
     return connection
+
+
+def _look_at(path: Path, *, create: bool) -> None:
+    """Refuse what SQLite would take for a database that is empty, or has no words for."""
+    if path.is_dir():
+        raise JournalError(f"{path.name} is a directory; name a file")
+    if not path.parent.is_dir():
+        raise JournalError(f"{path.name} cannot be made: its directory is not there")
+    size = path.stat().st_size if path.exists() else 0
+    if 0 < size < _SMALLEST:
+        raise JournalError(f"{path.name} is no journal; name another file")
+    if size == 0 and not create:
+        raise JournalError(f"there is no journal {path.name}; `submit` and `ferrule run` make one")
+
+
+_SMALLEST = 512
+"""Bytes; no database of SQLite is smaller, and it would write over a file that is."""
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
@@ -140,7 +154,10 @@ def _version(connection: sqlite3.Connection, path: Path, ours: int) -> int:
 def _look_through(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file that was cut short or damaged, before anything is made of it."""
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if found != "ok":
+    log = path.with_name(f"{path.name}-wal")
+    is_whole = path.stat().st_size % _pragma(connection, "page_size") == 0
+    has_log = log.exists() and log.stat().st_size > 0  # It may have what the file misses.
+    if found != "ok" or not (is_whole or has_log):
         raise damaged(path)
 
 
@@ -182,11 +199,20 @@ def damaged(path: Path) -> JournalError:
     )
 
 
+def is_locked(error: sqlite3.Error) -> bool:
+    """Say whether somebody else holds a lock, so that nobody may write just now."""
+    return _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _primary(error: sqlite3.Error) -> int | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else None
+
+
 def fault(error: sqlite3.Error, path: Path) -> JournalError:
     """Return what to say of an error of SQLite: what happened, and what would mend it."""
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = code & 0xFF if isinstance(code, int) else None
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    primary = _primary(error)
+    if is_locked(error):
         return JournalError(
             f"{path.name} is locked by another process; nothing was written. Try again",
             passing=True,

@@ -80,6 +80,7 @@ class Host:
         """
         self._loop = cast("_Loop", anyio.lowlevel.current_token().native_token)
         self._news: anyio.Event | None = None
+        self._growth: anyio.Event | None = None
         self._changes = anyio.Event()
         self._store = await anyio.to_thread.run_sync(
             functools.partial(Store, self._path, create=True, patience=self._patience)
@@ -161,6 +162,12 @@ class Host:
         news, self._news = self._news, None
         if news is not None:
             news.set()
+        self._grow()
+
+    def _grow(self) -> None:
+        growth, self._growth = self._growth, None
+        if growth is not None:
+            growth.set()
 
     def hear(self) -> None:
         """Have the journal looked at: it was written from elsewhere, or a person spoke."""
@@ -173,6 +180,13 @@ class Host:
         if self._news is None:
             self._news = anyio.Event()
         return self._news
+
+    @property
+    def growth(self) -> anyio.Event:
+        """What is set when the history may have a new line; taken before one looks."""
+        if self._growth is None:
+            self._growth = anyio.Event()
+        return self._growth
 
     async def changed(self) -> None:
         """Wait until the journal is to be looked at."""
@@ -220,7 +234,7 @@ class Host:
                 try:
                     self._store.do(works)
                 finally:
-                    self._call(functools.partial(_answer, works))
+                    self._call(functools.partial(self._answer, works))
             if is_last:
                 break
             now = time.monotonic()
@@ -248,10 +262,10 @@ class Host:
         at_work = list(self.running.items())
         at_work += [(call, fence) for call, (fence, _) in list(self._left.items())]
         try:
-            if claims or at_work:
-                self._store.write(
-                    functools.partial(beat, owner=self.owner, claims=claims, running=at_work)
-                )
+            # Also with nothing to say: who cannot write has not heard of others either.
+            self._store.write(
+                functools.partial(beat, owner=self.owner, claims=claims, running=at_work)
+            )
             self.owner.beat()
         except JournalError as error:
             logger.warning("the leases of this process could not be kept: %s", error)
@@ -271,6 +285,12 @@ class Host:
         if is_new or version != seen:
             self._call(self.hear)
         return version
+
+    def _answer(self, works: list[Work[object]]) -> None:
+        """Say in the loop what became of work."""
+        _answer(works)
+        if any(work.writes for work in works):
+            self._grow()
 
     def _call(self, callback: Callable[[], object]) -> None:
         """Have the loop call something soon, unless it has ended."""

@@ -52,11 +52,15 @@ class Owner:
         )
 
     def beat(self) -> None:
-        """Note that the journal could be written just now; be patient if that is long ago."""
+        """Note that the journal could be written just now."""
         moment = now()
+        self._notice(moment)
+        self._heard = moment
+
+    def _notice(self, moment: float) -> None:
+        """Be patient after a time in which this process was away, and heard of nobody."""
         if self._heard is not None and moment - self._heard > self.seconds:
             self._patient_until = moment + self.seconds
-        self._heard = moment
 
     def has_lost(self, tx: Transaction, owner: str | None, lease: float | None) -> bool:
         """Say whether whoever has something is lost to it."""
@@ -68,6 +72,7 @@ class Owner:
         if self._is_gone(tx, owner):
             return True
         moment = now()
+        self._notice(moment)  # Whoever asks may be the first to know, before the next beat.
         holds = moment <= until < moment + _CENTURY
         return moment >= self._patient_until and not holds
 

@@ -3,8 +3,8 @@ Transactions on a journal: each whole or not at all.
 
 Theory. A commit costs a sync of the disk, and that is nearly all it costs. So several pieces of
 work that have gathered share one transaction. Within it each piece stands between savepoints of its
-own: one that raises takes back what it wrote, and nothing of the others. If the commit fails,
-nobody's work is done, and everybody is told so.
+own: one that raises takes back what it wrote, and nothing of the others. If the whole cannot be
+done, each is tried by itself: nobody's work fails for want of what another's needs.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from ferrule.errors import FerruleError, JournalError
-from ferrule.runtime._file import connect, fault
+from ferrule.runtime._file import connect, fault, is_locked
 
 T = TypeVar("T")
 
@@ -147,7 +147,25 @@ class Store:
         self._connection.close()
 
     def do(self, works: Sequence[Work[object]]) -> None:
-        """Do all of `works` in one transaction; each says what became of it."""
+        """
+        Do all of `works` in one transaction, if it can be; each says what became of it.
+
+        Where it cannot, what only reads is done all the same; and each of the others by itself,
+        unless nobody may write just now: one may need more room than there is.
+        """
+        failed = self._together(works)
+        if failed is None or len(works) == 1:
+            return
+        reads = [work for work in works if not work.writes]
+        if reads:
+            self._together(reads)
+        if not is_locked(failed):
+            for work in works:
+                if work.writes:
+                    self._together([work])
+
+    def _together(self, works: Sequence[Work[object]]) -> sqlite3.Error | None:
+        """Do all of `works` in one transaction, or none; return what SQLite said if it failed."""
         failed: sqlite3.Error | None = None
         committed = False
         try:
@@ -155,6 +173,7 @@ class Store:
             self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             transaction = Transaction(self._connection, self._clock())
             for work in works:
+                work.error = None
                 self._do(work, transaction, alone=len(works) == 1)
             self._connection.execute("COMMIT")
             committed = True
@@ -165,6 +184,7 @@ class Store:
                 self._roll_back()
                 for work in works:
                     work.error = self._why(failed)
+        return failed
 
     def _do(self, work: Work[object], transaction: Transaction, *, alone: bool) -> None:
         if alone:

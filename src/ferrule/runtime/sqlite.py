@@ -67,6 +67,9 @@ __all__ = (
     "SqliteRuntime",
 )
 
+_PAUSE = 0.5
+"""Seconds until a journal is looked at again that could not be."""
+
 Reaper = Callable[[Record], Awaitable[None] | None]
 """Ends what a lost call left behind, of which it wrote a record: a process group, a container."""
 
@@ -253,12 +256,23 @@ class SqliteRuntime:
         while True:
             with anyio.move_on_after(self._host.owner.seconds / 2):
                 await self._host.changed()
-            for drive in list(self._drives.values()):
-                await drive.look()
-            idle = self._seen - self._drives.keys()
-            if idle:
-                for batch_id in idle & set(await self._host.read(_open_batches)):
-                    await self.take(batch_id)
+            try:
+                await self._look_once()
+            except JournalError as error:
+                if not error.passing:
+                    raise
+                logger.warning("the journal is away, and is looked at again: %s", error)
+                await anyio.sleep(_PAUSE)
+                self._host.hear()
+
+    async def _look_once(self) -> None:
+        for drive in list(self._drives.values()):
+            await drive.look()
+        idle = self._seen - self._drives.keys()
+        if idle:
+            for batch_id in idle & set(await self._host.read(_open_batches)):
+                await self.take(batch_id)
+        self._host.tell()  # Who waits for another process's batch looks whether that is lost.
 
     def drive_of(self, batch_id: str) -> Drive | None:
         """Return what drives a batch here, if it is driven here."""
@@ -407,24 +421,31 @@ class _Events:
         self._lines: deque[Moved] = deque()
         self._last = 0
         self._is_open = True
+        self._news: anyio.Event | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Moved:
-        news: anyio.Event | None = None
+        growth: anyio.Event | None = None
         while not self._lines:
             if not self._is_open:
                 raise StopAsyncIteration
-            if news is not None:
-                await self._runtime.take(self._id)
-                await news.wait()
-            news = self._host.news
+            if growth is not None:
+                await self._take()
+                await growth.wait()
+            growth = self._host.growth
             lines, self._is_open = await self._host.read(self._since)
             self._lines.extend(lines)
         line = self._lines.popleft()
         self._last = line.seq
         return line
+
+    async def _take(self) -> None:
+        """Drive the batch here if nobody does; looked at again only when something has changed."""
+        if self._news is None or self._news.is_set():
+            self._news = self._host.news
+            await self._runtime.take(self._id)
 
     def _since(self, tx: Transaction) -> tuple[list[Moved], bool]:
         row = tx.row("SELECT open FROM batches WHERE id = ?", self._id)
