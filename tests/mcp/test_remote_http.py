@@ -1,5 +1,6 @@
 """HTTP that fails: the answer to one request, with what is known of whether it ran."""
 
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
@@ -66,7 +67,9 @@ def fault(name: str, number: object) -> Response:
     made: dict[str, Callable[[], Response]] = {
         "ok": lambda: Response(text, headers=one_line),
         "html": lambda: Response("<p>Log in</p>", media_type="text/html"),
-        "gzip": lambda: Response(text, headers={**one_line, "content-encoding": "gzip"}),
+        "gzip": lambda: Response(
+            gzip.compress(text.encode()), headers={**one_line, "content-encoding": "gzip"}
+        ),
         "huge": lambda: StreamingResponse(endless(), headers=one_line),
         "cut": lambda: StreamingResponse(cut(), headers=one_line),
         "half": lambda: Response(text[:30], headers=one_line),

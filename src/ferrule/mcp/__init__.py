@@ -10,6 +10,11 @@ async with Registry([connect("mcp-server-git --repository .", prefix="git")]) as
 ```
 """
 
+from importlib.util import find_spec
+
+if find_spec("mcp") is None:
+    raise ModuleNotFoundError("MCP needs more: pip install 'ferrule[mcp]'", name="mcp")
+
 from ferrule.mcp._listing import Quarantined
 from ferrule.mcp._oauth import SignIn
 from ferrule.mcp._remote import Remote, connect
