@@ -218,6 +218,9 @@ class InProcess(_InProcessFacts, frozen=True):
     """
     A server object of the SDK in this process.
 
+    In the era without a handshake it is called in the task of who calls, without any messages; what
+    it shields from being cancelled then holds whoever cancels.
+
     Attributes:
         server: The server; it runs for as long as the connection does.
         era: Which protocol to begin with.
