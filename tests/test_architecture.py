@@ -91,6 +91,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_from_mcp", "_soft", "_stdio", "_tokens"),
         ("_asking", "_listing", "_oauth"),
         ("_targets",),
+        ("_wiring",),
+        ("_connection",),
         ("_session",),
         ("_peer",),
         ("_remote",),

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import anyio
 import pytest
+from mcp import types as wire
 from mcp.server.lowlevel import Server
 
 import ferrule.mcp
@@ -39,7 +40,6 @@ from ferrule import (
 )
 from ferrule.mcp import Command, InProcess, Remote, connect
 from ferrule.mcp._from_mcp import definition_of, result_of, traits_of
-from mcp import types as wire
 from mcp_lab import Lab
 
 pytestmark = pytest.mark.anyio

@@ -17,13 +17,13 @@ from http import HTTPStatus
 from typing import Any, Literal, cast
 
 import httpx2
+from mcp import MCPError
 from mcp.client.auth import OAuthFlowError
 from typing_extensions import override
 
 from ferrule import FerruleError, Limits
 from ferrule.mcp._outside import told
 from ferrule.mcp._shapes import object_of
-from mcp import MCPError
 
 logger = logging.getLogger("ferrule.mcp")
 
