@@ -5,10 +5,9 @@ from typing import Any
 
 import anyio
 import uvicorn
+from mcp import types as wire
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-
-from mcp import types as wire
 
 TOOL = wire.Tool(
     name="add",

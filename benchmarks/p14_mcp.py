@@ -19,10 +19,10 @@ from typing import Any
 
 import mcp_add
 from _measure import Loop, Row, ratio
+from mcp import Client, StdioServerParameters
 
 from ferrule import Binding, Context, Result, ToolCall, bind
 from ferrule.mcp import Address, Command, InProcess, connect
-from mcp import Client, StdioServerParameters
 
 SERVER = str(Path(__file__).with_name("mcp_add.py"))
 CALL = ToolCall.of("add", {"a": 1, "b": 2}, id="c1")

@@ -19,13 +19,12 @@ from typing import Any, TypedDict, Unpack
 import anyio
 import anyio.to_thread
 import uvicorn
+from mcp import MCPError
+from mcp import types as wire
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-
-from mcp import MCPError
-from mcp import types as wire
 
 BYTES = b"\x89PNG made up"
 OBJECT: dict[str, Any] = {"type": "object"}

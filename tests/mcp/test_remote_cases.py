@@ -4,15 +4,19 @@ Cases of other projects, and lines of another implementation's checklist, about 
 Each test names the case (`MC-04`) or the line (`AT-101`) that it holds.
 """
 
+import importlib.util
 import json
+import runpy
 import sys
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import anyio
 import pytest
+from mcp import types as wire
 from mcp.server.lowlevel import Server
 
+import ferrule.mcp
 from ferrule import (
     Audio,
     Binding,
@@ -36,7 +40,6 @@ from ferrule import (
 )
 from ferrule.mcp import Command, InProcess, Remote, connect
 from ferrule.mcp._from_mcp import definition_of, result_of, traits_of
-from mcp import types as wire
 from mcp_lab import Lab
 
 pytestmark = pytest.mark.anyio
@@ -77,6 +80,14 @@ async def fingerprint(told: dict[str, Any], **options: Any) -> str:  # noqa: ANN
     """Return the fingerprint under which a tool is approved or locked."""
     async with Registry([connect(serving(told), **options)]) as registry:
         return bound(registry, registry.names[0]).contract.fingerprint
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ARCHITECTURE rule 5: before it is imported."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ferrule\[mcp\]'"):
+        runpy.run_path(str(ferrule.mcp.__file__))
 
 
 # ---- what real servers list ----------------------------------------------------------------------

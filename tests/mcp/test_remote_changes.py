@@ -7,6 +7,8 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from mcp import MCPError
+from mcp import types as wire
 from mcp.server.context import ServerRequestContext as Request
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
@@ -26,8 +28,6 @@ from ferrule import (
     Unknown,
 )
 from ferrule.mcp import Address, Command, InProcess, Remote, connect
-from mcp import MCPError
-from mcp import types as wire
 from mcp_lab import FORM, Lab
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator")]

@@ -1,25 +1,24 @@
 """One server and its tools: listed, called, and listed again when they change."""
 
-import logging
 from collections.abc import Callable
 from itertools import count
 
 import anyio
 import mcp_types as types
+from mcp import MCPError
 from mcp.client.subscriptions import listen
 
 from ferrule import Context, Failure, FerruleError, InvalidResult, Result
 from ferrule.helpers import one_line
 from ferrule.mcp._asking import CALLING, Calling, Router
+from ferrule.mcp._connection import Connection
 from ferrule.mcp._from_mcp import KEY, checked, result_of
 from ferrule.mcp._listing import Naming, Offered, Snapshot, Unlisted, listed, sorted_out
 from ferrule.mcp._outside import Ended, held
-from ferrule.mcp._session import Broken, Closed, Connection, Line
+from ferrule.mcp._session import Closed, Line
 from ferrule.mcp._shapes import Wire, list_of, object_of
 from ferrule.mcp._targets import Target
-from mcp import MCPError
-
-logger = logging.getLogger("ferrule.mcp")
+from ferrule.mcp._wiring import Broken
 
 ROUNDS = 10
 """How often one call may come back with a question."""

@@ -17,13 +17,13 @@ from http import HTTPStatus
 from typing import Any, Literal, cast
 
 import httpx2
+from mcp import MCPError
 from mcp.client.auth import OAuthFlowError
 from typing_extensions import override
 
 from ferrule import FerruleError, Limits
 from ferrule.mcp._outside import told
 from ferrule.mcp._shapes import object_of
-from mcp import MCPError
 
 logger = logging.getLogger("ferrule.mcp")
 
@@ -117,9 +117,17 @@ def _verdict(request: httpx2.Request, response: httpx2.Response) -> Verdict | No
         return "refused" if status in _REFUSALS else "lost"
     if "content-encoding" in response.headers:
         return "lost"  # We asked for none; and what unpacks to more than memory is not read.
-    if request.method == "POST" and status == HTTPStatus.OK and not kind.startswith(_KINDS):
-        return "lost"
-    return None
+    if request.method != "POST":
+        return None
+    if status == HTTPStatus.ACCEPTED:
+        return "lost" if _wants_an_answer(request) else None
+    return "lost" if status == HTTPStatus.OK and not kind.startswith(_KINDS) else None
+
+
+def _wants_an_answer(request: httpx2.Request) -> bool:
+    """Say whether it is a request of JSON-RPC, and not a note or an answer of ours."""
+    message = object_of(json.loads(request.content))
+    return "id" in message and "method" in message
 
 
 _KINDS = ("application/json", "text/event-stream")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
+from mcp import MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
@@ -27,7 +28,6 @@ from ferrule.mcp._oauth import SignIn
 from ferrule.mcp._shapes import Wire, is_list, is_object, object_of
 from ferrule.mcp._soft import BODY_BYTES, SoftClient, Verdict
 from ferrule.mcp._stdio import Child, child
-from mcp import MCPError
 
 Era: TypeAlias = Literal["auto", "legacy"]
 """`auto` asks a server for the newest protocol it speaks; `legacy` goes for a handshake at once."""
@@ -217,6 +217,9 @@ class _InProcessFacts(msgspec.Struct, frozen=True, kw_only=True):
 class InProcess(_InProcessFacts, frozen=True):
     """
     A server object of the SDK in this process.
+
+    In the era without a handshake it is called in the task of who calls, without any messages; what
+    it shields from being cancelled then holds whoever cancels.
 
     Attributes:
         server: The server; it runs for as long as the connection does.
