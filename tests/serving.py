@@ -11,10 +11,10 @@ import anyio
 import httpx2
 import pytest
 import uvicorn
+from mcp import Client, StdioServerParameters, types
 from mcp.client.streamable_http import streamable_http_client
 
 from ferrule.mcp import Server
-from mcp import Client, StdioServerParameters, types
 
 Era = Literal["legacy", "auto"]
 ERAS: tuple[Era, ...] = ("legacy", "auto")

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from mcp import Client, StdioServerParameters
 
 from cli.command import PATIENCE, Ferrule, Starts
 from ferrule.runtime import SqliteInbox
-from mcp import Client, StdioServerParameters
 from serving import ERAS, Era, by_http, meta, text_of
 
 TOOLS = """

@@ -22,6 +22,7 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import Client, types
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
@@ -43,7 +44,6 @@ from ferrule import (
     tool,
 )
 from ferrule.mcp import Server
-from mcp import Client, types
 from served import RECORD, TOOLS
 from serving import ERAS, Era, in_memory, text_of
 

@@ -3,11 +3,11 @@
 import anyio
 import anyio.to_thread
 import pytest
+from mcp import Client, types
 from mcp.client.subscriptions import ToolsListChanged
 
 from ferrule import Registry, tool
 from ferrule.mcp import Server
-from mcp import Client, types
 from serving import ERAS, Era, at_a_port, by_http, in_memory, text_of
 from support import echo
 

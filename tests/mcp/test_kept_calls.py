@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import Client, MCPError, types
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from pydantic import TypeAdapter
@@ -14,7 +15,6 @@ from pydantic import TypeAdapter
 from ferrule import Allow, Ask, Context, Executor, Progress, Registry, ToolCall, tool
 from ferrule.mcp import Server
 from ferrule.runtime import SqliteInbox, SqliteRuntime
-from mcp import Client, MCPError, types
 from served import TOOLS
 from serving import ERAS, Era, at_a_port, by_http, in_memory, meta, text_of
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import anyio
 import pytest
+from mcp import Client, MCPError, types
 from pydantic import TypeAdapter
 
 from ferrule import (
@@ -25,7 +26,6 @@ from ferrule import (
     tool,
 )
 from ferrule.mcp import Server
-from mcp import Client, MCPError, types
 from served import TOOLS
 from serving import ERAS, WAYS, Era, along, in_memory, text_of
 

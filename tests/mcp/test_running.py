@@ -12,11 +12,11 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from mcp import Client, MCPError, types
 
 from ferrule import Context, Executor, Failure, Record, Registry, tool
 from ferrule.mcp import Server, Session
 from ferrule.testing import MemoryRecorder
-from mcp import Client, MCPError, types
 from served import RECORD, TOOLS
 from serving import ERAS, WAYS, Era, Options, along, at_a_port, by_http, by_pipe, in_memory, text_of
 from support import closed_by_all, held_open

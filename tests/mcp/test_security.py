@@ -7,13 +7,13 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp import Client, MCPError, types
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from pydantic import TypeAdapter
 
 from ferrule import Authorization, Context, Deny, InvalidValue, Registry, tool
 from ferrule.mcp import Server
-from mcp import Client, MCPError, types
 from served import TOOLS
 from serving import ERAS, Era, at_a_port, by_http, text_of
 

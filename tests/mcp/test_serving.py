@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import httpx2
 import pytest
+from mcp import MCPError, types
 
 from ferrule import Definition, Leniency, RawTool, Result, Text, Traits, tool
 from ferrule.mcp import Server
-from mcp import MCPError, types
 from served import PNG, SECRET, TOOLS
 from serving import ERAS, TRIO_BY_PIPE, WAYS, Era, along, at_a_port, in_memory, text_of
 

@@ -28,6 +28,7 @@ from typing import Any, TypeVar, cast
 import anyio
 import anyio.lowlevel
 import msgspec
+from mcp import MCPError, types
 from mcp.types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from ferrule import (
@@ -56,7 +57,6 @@ from ferrule.mcp._lives import Life
 from ferrule.mcp._request import Request
 from ferrule.mcp._tickets import Ticket, digest_of, new_nonce, opened
 from ferrule.mcp._to_mcp import error_of, result_of
-from mcp import MCPError, types
 
 R = TypeVar("R")
 Answer = types.CallToolResult | types.InputRequiredResult

@@ -9,6 +9,7 @@ with the same `ferrule/idempotency-key` in its `_meta` gets how it ended.
 from collections.abc import Mapping
 
 import anyio
+from mcp import types
 
 from ferrule import (
     BatchConflict,
@@ -38,7 +39,6 @@ from ferrule.mcp._lives import Life
 from ferrule.mcp._request import KEY, Request
 from ferrule.mcp._to_mcp import error_of
 from ferrule.ports import Runtime, Wait
-from mcp import types
 
 _PAUSE = 0.02
 _MOMENT = 0.05

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import TypeGuard, cast
 
 import msgspec
+from mcp import types
 
 from ferrule import InvalidJSON, InvalidValue, read_json
 from ferrule.schema import compile as compile_schema
-from mcp import types
 
 Schema = Mapping[str, object] | bool
 

@@ -9,6 +9,7 @@ import anyio
 import anyio.abc
 import anyio.from_thread
 import anyio.lowlevel
+from mcp import types
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
@@ -16,7 +17,6 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from ferrule import Registry
 from ferrule.mcp._request import Wire, connection_of
 from ferrule.mcp._who import Session
-from mcp import types
 
 
 class Stoppable(Protocol):

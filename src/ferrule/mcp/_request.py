@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from mcp import types
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
@@ -11,7 +12,6 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from ferrule import Progress, digest
 from ferrule.mcp._forms import Form
 from ferrule.mcp._who import Session, caller, principal
-from mcp import types
 
 Wire: TypeAlias = ServerRequestContext[Any, Any]
 """What the SDK tells of a request."""

@@ -12,6 +12,7 @@ from typing import Any, Self, TextIO, TypeVar
 
 import anyio
 import anyio.to_thread
+from mcp import MCPError, types
 from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.lowlevel import NotificationOptions
@@ -54,7 +55,6 @@ from ferrule.mcp._tickets import Ticket
 from ferrule.mcp._to_mcp import error_of, result_of, tool_of
 from ferrule.mcp._who import Kind, Session
 from ferrule.ports import Runtime
-from mcp import MCPError, types
 
 R = TypeVar("R")
 RuntimeFrom = Callable[[Executor], AbstractAsyncContextManager[Runtime]]

@@ -12,6 +12,7 @@ import json
 from typing import cast
 from urllib.parse import quote, unquote_to_bytes
 
+from mcp import types
 from msgspec import UNSET
 
 from ferrule import (
@@ -30,7 +31,6 @@ from ferrule import (
     Text,
     record_of,
 )
-from mcp import types
 
 RECORD = "ferrule/record"
 """In the `_meta` of a result: `{"namespace": …, "data": JSON as text}`, so that no byte changes."""
