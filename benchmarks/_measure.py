@@ -12,9 +12,10 @@ import gc
 import platform
 import statistics
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from time import perf_counter, process_time
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -93,6 +94,29 @@ class Loop:
 
     def __exit__(self, *_: object) -> None:
         self._runner.close()
+
+
+class Entered:
+    """A context manager in a task of its own, which both enters and leaves it."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
+        self._manager = manager
+        self._ready, self._done = asyncio.Event(), asyncio.Event()
+
+    async def begin(self) -> None:
+        """Return when it is entered."""
+        self._task = asyncio.create_task(self._run())
+        await self._ready.wait()
+
+    async def end(self) -> None:
+        """Return when it is left."""
+        self._done.set()
+        await self._task
+
+    async def _run(self) -> None:
+        async with self._manager:
+            self._ready.set()
+            await self._done.wait()
 
 
 def ratio(subject: Work, floor: Work, *, clock: Callable[[], float] = process_time) -> float:

@@ -5,7 +5,6 @@ By the clock on the wall, since waiting for the disk is what a commit costs. Bot
 directory, in turn.
 """
 
-import asyncio
 import itertools
 import sqlite3
 import tempfile
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
-from _measure import Loop, Row, ratio
+from _measure import Entered, Loop, Row, ratio
 
 from ferrule import Completed, ToolCall, tool
 from ferrule.runtime import SqliteRuntime
@@ -41,44 +40,22 @@ def bare(path: Path) -> Callable[[], None]:
     return commits
 
 
-class Running:
-    """A runtime in a task of its own, which both enters and leaves it."""
-
-    def __init__(self, path: Path) -> None:
-        self.runtime = SqliteRuntime([touch], path)
-        self._ready, self._done = asyncio.Event(), asyncio.Event()
-
-    async def begin(self) -> None:
-        """Return when it is entered."""
-        self._task = asyncio.create_task(self._run())
-        await self._ready.wait()
-
-    async def end(self) -> None:
-        """Return when it is left."""
-        self._done.set()
-        await self._task
-
-    async def _run(self) -> None:
-        async with self.runtime:
-            self._ready.set()
-            await self._done.wait()
-
-
 def figure(directory: Path) -> float:
     """Return how many times three commits one durable call takes."""
     numbers = itertools.count()
-    running = Running(directory / "calls.db")
+    runtime = SqliteRuntime([touch], directory / "calls.db")
+    entered = Entered(runtime)
 
     async def call() -> None:
         made = ToolCall.of("touch", {"number": 1}, id="c1")
-        batch = await running.runtime.submit([made], batch_id=str(next(numbers)))
+        batch = await runtime.submit([made], batch_id=str(next(numbers)))
         (outcome,) = await batch.settled()
         assert isinstance(outcome, Completed)
 
     with Loop() as loop:
-        loop.run(running.begin())
+        loop.run(entered.begin())
         found = ratio(loop.runs(call), bare(directory / "bare.db"), clock=perf_counter)
-        loop.run(running.end())
+        loop.run(entered.end())
     return found
 
 

@@ -6,19 +6,18 @@ on the wall where another process answers. Ours also reads the arguments as a mo
 checks them, and checks the result.
 """
 
-import asyncio
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
 import mcp_add
-from _measure import Loop, Row, ratio
+from _measure import Entered, Loop, Row, ratio
 from mcp import Client, StdioServerParameters
 
 from ferrule import Binding, Context, Result, ToolCall, bind
@@ -26,29 +25,6 @@ from ferrule.mcp import Address, Command, InProcess, connect
 
 SERVER = str(Path(__file__).with_name("mcp_add.py"))
 CALL = ToolCall.of("add", {"a": 1, "b": 2}, id="c1")
-
-
-class Entered:
-    """A context manager in a task of its own, which both enters and leaves it."""
-
-    def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
-        self._manager = manager
-        self._ready, self._done = asyncio.Event(), asyncio.Event()
-
-    async def begin(self) -> None:
-        """Return when it is entered."""
-        self._task = asyncio.create_task(self._run())
-        await self._ready.wait()
-
-    async def end(self) -> None:
-        """Return when it is left."""
-        self._done.set()
-        await self._task
-
-    async def _run(self) -> None:
-        async with self._manager:
-            self._ready.set()
-            await self._done.wait()
 
 
 def figure(theirs: object, ours: object, clock: Callable[[], float]) -> float:
