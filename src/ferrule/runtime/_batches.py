@@ -353,7 +353,15 @@ def free(tx: Transaction, call_id: str, fence: int) -> None:
 
 
 def lost(tx: Transaction, claim: Claim, owner: Owner) -> list[Row]:
-    """Return the calls of a batch that were dispatched by somebody who is lost to it."""
+    """
+    Return the calls of a batch that were dispatched by somebody who is lost to it.
+
+    Raises:
+        Fenced: somebody else has claimed the batch since. One that is settled is nobody's.
+    """
+    row = tx.row("SELECT fence FROM batches WHERE id = ?", claim.batch)
+    if row is None or row["fence"] != claim.fence:
+        raise Fenced(f"batch {claim.batch} is not this process's any more")
     running = calls_where(tx, "batch = ? AND state = 'dispatched'", claim.batch)
     return [row for row in running if owner.has_lost(tx, row.owner, row.lease)]
 
