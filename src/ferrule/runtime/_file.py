@@ -8,6 +8,7 @@ before anything is written.
 """
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -101,7 +102,7 @@ def connect(
         )
         with ExitStack() as failed:
             failed.callback(connection.close)
-            _prepare(connection, path, migrations)
+            _prepare_in_time(connection, path, migrations, patience)
             failed.pop_all()
     except sqlite3.Error as error:
         raise fault(error, path) from None
@@ -125,6 +126,28 @@ _SMALLEST = 512
 """Bytes; no database of SQLite is smaller, and it would write over a file that is."""
 
 
+def _prepare_in_time(
+    connection: sqlite3.Connection, path: Path, migrations: Sequence[str], patience: float
+) -> None:
+    """
+    Prepare a journal, and try again while others do so at the same moment.
+
+    SQLite waits for a lock, but not where two change how one file is kept (WAL) at once.
+    """
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return _prepare(connection, path, migrations)
+        except sqlite3.OperationalError as error:
+            if not fault(error, path).passing or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE)
+
+
+_PAUSE = 0.02
+"""Seconds between two tries to prepare a journal that others prepare."""
+
+
 def _prepare(connection: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
     version = _version(connection, path, len(migrations))
     if version:
@@ -138,9 +161,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, migrations: Sequence[st
 
 def _version(connection: sqlite3.Connection, path: Path, ours: int) -> int:
     """Return the version of a journal, 0 for a file with nothing in it; refuse what is no other."""
-    application = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
-    empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    application, version, tables = _facts(connection)
+    empty = tables == 0
     if application != APPLICATION and not (empty and application == version == 0):
         raise JournalError(f"{path.name} is a database of something else; name another file")
     if version > ours:
@@ -149,6 +171,19 @@ def _version(connection: sqlite3.Connection, path: Path, ours: int) -> int:
             f"{ours}); use that one, or name another file"
         )
     return version
+
+
+def _facts(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Return whose a file is, its version, and how many tables it has; all of one moment."""
+    within = connection.in_transaction
+    if not within:
+        connection.execute("BEGIN")
+    try:
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        return _pragma(connection, "application_id"), _pragma(connection, "user_version"), tables
+    finally:
+        if not within:
+            connection.execute("ROLLBACK")
 
 
 def _look_through(connection: sqlite3.Connection, path: Path) -> None:
