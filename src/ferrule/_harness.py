@@ -66,3 +66,9 @@ class Harness:
         self.hook_timeout = hook_timeout
         self.errors: Errors = errors
         self.stuck = Stuck()
+
+    def adopt(self, other: "Harness") -> None:
+        """Have every setting of another harness, and count its threads as ours; the tools stay."""
+        own = vars(self)
+        kept = own.keys() - {"registry"}
+        own.update((name, value) for name, value in vars(other).items() if name in kept)

@@ -268,20 +268,8 @@ class _TracedExecutor(Executor):
     """An executor like another, whose batches are spans."""
 
     def __init__(self, executor: Executor, signals: _Signals) -> None:
-        super().__init__(
-            executor.registry.map(signals.around),
-            max_parallel=executor.max_parallel,
-            sequential=executor.sequential,
-            recorder=executor.recorder,
-            asker=executor.asker,
-            on_dispatch=executor.on_dispatch,
-            turn=executor.turn,
-            on_late=executor.on_late,
-            on_progress=executor.on_progress,
-            hook_timeout=executor.hook_timeout,
-            errors=executor.errors,
-        )
-        self.stuck = executor.stuck  # Threads that were left behind take slots of both.
+        super().__init__(executor.registry.map(signals.around))
+        self.adopt(executor)
         self._signals = signals
 
     async def run(self, calls: Iterable[ToolCall | Leg], *, caller: object = None) -> list[Outcome]:

@@ -441,20 +441,9 @@ class _Lowlevel(Lowlevel[Life]):
 
 def _again(given: Executor, sink: Sink | None, asker: Asker) -> Executor:
     """Return an executor like the given one, but for who hears and who is asked."""
-    made = Executor(
-        given.registry,
-        max_parallel=given.max_parallel,
-        sequential=given.sequential,
-        recorder=given.recorder,
-        asker=asker,
-        on_dispatch=given.on_dispatch,
-        turn=given.turn,
-        on_late=given.on_late,
-        on_progress=sink,
-        hook_timeout=given.hook_timeout,
-        errors=given.errors,
-    )
-    made.stuck = given.stuck
+    made = Executor(given.registry)
+    made.adopt(given)
+    made.on_progress, made.asker = sink, asker
     return made
 
 

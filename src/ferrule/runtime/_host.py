@@ -223,7 +223,7 @@ class Host:
         for work in works:
             work.error = JournalError(f"{self._path.name} was closed here")
         if works:
-            self._call(functools.partial(_answer, works))
+            self._call(functools.partial(self._answer, works))
 
     def _serve_all(self) -> None:
         beat_at = look_at = time.monotonic()
@@ -288,7 +288,9 @@ class Host:
 
     def _answer(self, works: list[Work[object]]) -> None:
         """Say in the loop what became of work."""
-        _answer(works)
+        for work in works:
+            if work.then is not None:
+                work.then(work)
         if any(work.writes for work in works):
             self._grow()
 
@@ -300,12 +302,6 @@ class Host:
                 loop.call_soon_threadsafe(callback)
             else:
                 loop.run_sync_soon(callback)
-
-
-def _answer(works: list[Work[object]]) -> None:
-    for work in works:
-        if work.then is not None:
-            work.then(work)
 
 
 def _note_evidence(work: Work[None]) -> None:

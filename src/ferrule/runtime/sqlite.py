@@ -102,20 +102,10 @@ class SqliteRuntime:
     ) -> None:
         given = tools if isinstance(tools, Executor) else Executor(tools)
         self._given = given
-        self._executor = Executor(
-            given.registry,
-            max_parallel=given.max_parallel,
-            sequential=given.sequential,
-            recorder=self._record,
-            asker=given.asker or _nobody_to_ask,
-            on_dispatch=given.on_dispatch,
-            turn=self._turn,
-            on_late=self._late,
-            on_progress=given.on_progress,
-            hook_timeout=given.hook_timeout,
-            errors=given.errors,
-        )
-        self._executor.stuck = given.stuck
+        self._executor = Executor(given.registry)
+        self._executor.adopt(given)
+        self._executor.recorder, self._executor.asker = self._record, given.asker or _nobody_to_ask
+        self._executor.turn, self._executor.on_late = self._turn, self._late
         self._reapers = dict(reapers or {})
         self._host = Host(Path(path), lease=lease, poll=poll, patience=patience)
         self._drives: dict[str, Drive] = {}
