@@ -24,6 +24,7 @@ from ferrule import (
     Executor,
     Failed,
     Failure,
+    FerruleError,
     InputRequest,
     InvalidValue,
     Leg,
@@ -657,6 +658,28 @@ async def test_an_error_before_the_effect_is_a_definite_failure(home: Home, said
     async with home.runtime([raw("work", function, replay="until_effect")]) as runtime:
         (outcome,) = await settled(await runtime.submit([call("work", "c1")], batch_id="t1"))
     assert type(outcome) is (Unknown if said else Failed)
+
+
+async def test_a_thread_says_that_its_effect_begins(home: Home) -> None:
+    """DUR-3, REC-1: durable before it returns; on the loop it is refused, naming the other one."""
+
+    def in_a_thread(_: dict[str, object], context: Context) -> object:
+        context.begin_effect_blocking()
+        raise RuntimeError("private")
+
+    async def on_the_loop(_: dict[str, object], context: Context) -> object:
+        with pytest.raises(FerruleError, match=r"await context\.begin_effect"):
+            context.begin_effect_blocking()
+        return "refused"
+
+    tools = [raw(f.__name__, f, replay="until_effect") for f in (in_a_thread, on_the_loop)]
+    async with home.runtime(tools) as runtime:
+        calls = [call("in_a_thread", "c1"), call("on_the_loop", "c2")]
+        thread, loop = await settled(await runtime.submit(calls, batch_id="t1"))
+    assert isinstance(thread, Unknown)
+    assert loop.text == "refused"
+    assert (await home.call("t1/c1")).effect_begun
+    assert not (await home.call("t1/c2")).effect_begun
 
 
 # ---- after a crash -------------------------------------------------------------------------------
