@@ -15,6 +15,8 @@ import anyio.lowlevel
 import pytest
 
 from ferrule import (
+    Allow,
+    Authorization,
     CallError,
     Cancelled,
     Completed,
@@ -565,6 +567,75 @@ async def test_who_was_taken_for_lost_writes_nothing_but_evidence(home: SqliteHo
     assert len(refused) == 1
     assert kept.records == ()
     assert (kept.state, kept.fence, kept.evidence[0].fence) == ("completed", 2, 1)
+
+
+async def test_who_claims_again_what_it_lost_takes_no_leg_for_another(home: SqliteHome) -> None:
+    """DUR-1: a guard of the lost leg does not end; that leg and the new one are told apart."""
+    doors = Doors()
+
+    async def guard(asked: Authorization) -> Allow:
+        name = f"guard {len(doors.begun)}"
+        with anyio.CancelScope(shield=True):
+            await doors.pass_through(name)
+        return Allow()
+
+    async def function(_: dict[str, object], context: Context) -> object:
+        await context.record("test:mine", {"fence": 1})
+        return await doors.pass_through("work")
+
+    registry = Registry([raw("work", function)]).guarded(guard)
+    async with home.runtime(registry) as runtime:
+        batch = await runtime.submit([call("work", "c1")], batch_id="t1")
+        await doors.until("guard 0")
+        home.run("UPDATE batches SET owner = NULL, lease = NULL, fence = fence + 1")
+        await doors.until("guard 1")
+        doors.open("guard 1")
+        await doors.until("work")
+        doors.open("guard 0", "work")
+        assert [outcome.text for outcome in await settled(batch)] == ["work done"]
+    kept = await home.call("t1/c1")
+
+    assert (kept.state, len(kept.records)) == ("completed", 1)
+    assert doors.begun == ["guard 0", "guard 1", "work"]
+
+
+async def test_a_lost_leg_that_ends_late_takes_nothing_from_the_next_here(home: SqliteHome) -> None:
+    """DUR-1: both are of one runtime: the late one's end does not let the other's lease lapse."""
+    doors = Doors()
+    refused: list[Exception] = []
+
+    async def function(_: dict[str, object], context: Context) -> object:
+        name = f"dispatch {len(doors.begun)}"
+        try:
+            await doors.pass_through(name)
+            await context.record("test:mine", name)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await doors.pass_through(f"{name} again")
+                try:
+                    await context.record("test:late", name)
+                except Fenced as fenced:
+                    refused.append(fenced)
+        return Result.of(f"{name} ended")
+
+    async with home.runtime([raw("work", function, replay="keyed")]) as runtime:
+        batch = await runtime.submit([call("work", "c1")], batch_id="t1")
+        await doors.until("dispatch 0")
+        home.run("UPDATE batches SET owner = NULL, lease = NULL, fence = fence + 1")
+        await doors.until("dispatch 0 again")
+        home.run("UPDATE calls SET owner = NULL, lease = NULL")
+        await doors.until("dispatch 2")
+        doors.open("dispatch 0 again")
+        assert await evidence_of(home, batch, runtime.inbox) == [
+            Completed(Result.of("dispatch 0 ended"))
+        ]
+        assert list(runtime._host.running) == ["t1/c1"]
+        doors.open("dispatch 2")
+        assert [outcome.text for outcome in await settled(batch)] == ["dispatch 2 ended"]
+    kept = await home.call("t1/c1")
+
+    assert len(refused) == 1
+    assert [one.record.data for one in kept.records] == ["dispatch 2"]
 
 
 # ---- records and effects -------------------------------------------------------------------------

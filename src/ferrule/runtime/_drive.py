@@ -16,6 +16,7 @@ else it is unknown.
 
 import functools
 import secrets
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -26,12 +27,17 @@ from anyio.abc import TaskGroup
 from ferrule import (
     Batch,
     Cancelled,
+    Completed,
+    Context,
     Executor,
+    Failed,
+    Failure,
     Finished,
     Leg,
     Outcome,
     Record,
     Rejected,
+    Result,
     Schedule,
     Suspended,
     Unknown,
@@ -116,7 +122,7 @@ class Drive:
 
     Args:
         host: The journal.
-        executor: What runs the legs.
+        executor: What runs the legs, by its settings; what it hears of calls, it hears after us.
         tasks: Where they run.
         claim: The batch.
         caller: Who asked for it.
@@ -133,16 +139,22 @@ class Drive:
         *,
         caller: object,
         reaping: Reaping,
-        by_key: dict[str, "Running"],
         on_end: "Callable[[Drive], None]",
     ) -> None:
         self._host = host
-        self._executor = executor
+        self._given = executor
+        # Each drive has its own: a batch that this process lost and has claimed again may have
+        # two legs of one call under way, of which one is to be heard no more.
+        self._executor = Executor(executor.registry)
+        self._executor.adopt(executor)
+        self._executor.turn, self._executor.recorder = self._turn, self._record
+        self._executor.on_late = self._late
+        self._by_key: dict[str, Running] = {}
+        self._contexts: weakref.WeakKeyDictionary[Context, Running] = weakref.WeakKeyDictionary()
         self._tasks = tasks
         self.claim = claim
         self._caller = caller
         self._reap = reaping
-        self._by_key = by_key
         self._on_end = on_end
         self._slots = anyio.Semaphore(executor.max_parallel)
         self._window = max(_WINDOW, 4 * executor.max_parallel)
@@ -335,7 +347,8 @@ class Drive:
         finally:
             del self._running[row.id]
             del self._by_key[row.idempotency_key]
-            self._host.running.pop(row.id, None)
+            if self._host.running.get(row.id) == running.fence:
+                self._host.running.pop(row.id, None)
             if running.has_slot:
                 self._slots.release()
             if running.is_kept or row.id not in self._open:
@@ -390,8 +403,11 @@ class Drive:
 
     # ---- when a leg may begin ------------------------------------------------------------------
 
-    async def turn(self, running: Running) -> None:
+    async def _turn(self, context: Context) -> None:
         """Wait until a leg that is permitted may begin, and keep that it does."""
+        running = self._contexts[context] = self._by_key[context.idempotency_key]
+        if self._given.turn is not None:
+            await self._given.turn(context)
         try:
             await self._in_order(running)
             await self._begin_leg(running)
@@ -576,8 +592,8 @@ class Drive:
 
     # ---- what a running call says --------------------------------------------------------------
 
-    async def record(self, running: Running, record: Record) -> None:
-        """Keep a record of a running call."""
+    async def _record(self, context: Context, record: Record) -> None:
+        running = self._contexts[context]
         if running.fence is None:
             raise Fenced(f"call {running.row.id} has not begun")
         await self._host.write(
@@ -585,3 +601,22 @@ class Drive:
                 keep_record, call_id=running.row.id, fence=running.fence, record=record
             )
         )
+        if self._given.recorder is not None:
+            await self._given.recorder(context, record)
+
+    def _late(self, context: Context, ended: object) -> None:
+        running = self._contexts.get(context)
+        fence = running.fence if running is not None else None
+        if running is not None and fence is not None:
+            self._host.file(running.row.id, fence, running.row.leg, _evidence(ended, context.tool))
+        if self._given.on_late is not None:
+            self._given.on_late(context, ended)
+
+
+def _evidence(ended: object, tool: str) -> Outcome:
+    if isinstance(ended, Result):
+        return Completed(ended)
+    if isinstance(ended, Failure):
+        return Failed(ended, tool=tool)
+    error = ended if isinstance(ended, BaseException) else None
+    return Unknown("raised", error=error, tool=tool)

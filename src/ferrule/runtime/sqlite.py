@@ -9,7 +9,6 @@ may take over (`recover`, or `submit` of the same batch).
 import functools
 import inspect
 import uuid
-import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -34,12 +33,10 @@ from ferrule import (
     RawTool,
     Record,
     Registry,
-    Result,
     Source,
     Suspended,
     Tool,
     ToolCall,
-    Unknown,
 )
 from ferrule.errors import AnswerRefused, JournalError
 from ferrule.ports import Moved
@@ -53,7 +50,7 @@ from ferrule.runtime._batches import (
     release,
 )
 from ferrule.runtime._calls import Row, calls_where
-from ferrule.runtime._drive import Drive, Running
+from ferrule.runtime._drive import Drive
 from ferrule.runtime._history import asked_by, find, history, outcomes
 from ferrule.runtime._host import Host, logger
 from ferrule.runtime._inbox import JournalInbox
@@ -101,16 +98,12 @@ class SqliteRuntime:
         patience: float = 5.0,
     ) -> None:
         given = tools if isinstance(tools, Executor) else Executor(tools)
-        self._given = given
         self._executor = Executor(given.registry)
         self._executor.adopt(given)
-        self._executor.recorder, self._executor.asker = self._record, given.asker or _nobody_to_ask
-        self._executor.turn, self._executor.on_late = self._turn, self._late
+        self._executor.asker = given.asker or _nobody_to_ask
         self._reapers = dict(reapers or {})
         self._host = Host(Path(path), lease=lease, poll=poll, patience=patience)
         self._drives: dict[str, Drive] = {}
-        self._by_key: dict[str, Running] = {}
-        self._contexts: weakref.WeakKeyDictionary[Context, Running] = weakref.WeakKeyDictionary()
         self._seen: set[str] = set()
         self._entered = False
 
@@ -229,7 +222,6 @@ class SqliteRuntime:
             made,
             caller=caller,
             reaping=self._reap,
-            by_key=self._by_key,
             on_end=self._ended,
         )
         self._seen.add(made.batch)
@@ -298,29 +290,6 @@ class SqliteRuntime:
 
         await self._host.write(work)
         self._host.hear()
-
-    # ---- what the executor asks ------------------------------------------------------------------
-
-    async def _turn(self, context: Context) -> None:
-        running = self._by_key[context.idempotency_key]
-        self._contexts[context] = running
-        if self._given.turn is not None:
-            await self._given.turn(context)
-        await running.drive.turn(running)
-
-    async def _record(self, context: Context, record: Record) -> None:
-        running = self._by_key[context.idempotency_key]
-        await running.drive.record(running, record)
-        if self._given.recorder is not None:
-            await self._given.recorder(context, record)
-
-    def _late(self, context: Context, ended: object) -> None:
-        running = self._contexts.get(context)
-        fence = running.fence if running is not None else None
-        if running is not None and fence is not None:
-            self._host.file(running.row.id, fence, running.row.leg, _evidence(ended, context.tool))
-        if self._given.on_late is not None:
-            self._given.on_late(context, ended)
 
     # ---- what lost calls left behind -------------------------------------------------------------
 
@@ -490,15 +459,6 @@ def _meant(tx: Transaction, batch_id: str, call_id: str | None) -> list[Row]:
     if not rows:
         raise AnswerRefused(f"there is no batch {batch_id}")
     return rows
-
-
-def _evidence(ended: object, tool: str) -> Outcome:
-    if isinstance(ended, Result):
-        return Completed(ended)
-    if isinstance(ended, Failure):
-        return Failed(ended, tool=tool)
-    error = ended if isinstance(ended, BaseException) else None
-    return Unknown("raised", error=error, tool=tool)
 
 
 async def _nobody_to_ask(_: Context, question: Question) -> Accepted[Any] | Declined:
