@@ -36,9 +36,9 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("_executor",),
     ("__init__",),
     ("helpers", "states"),
-    ("ports",),
+    ("lock", "ports"),
     (
-        *("adapters", "lock", "mcp", "policies"),
+        *("adapters", "mcp", "policies"),
         *("runtime", "telemetry", "temporal", "testing", "wire"),
     ),
     ("gateway", "web"),
@@ -59,6 +59,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_plan",),
         ("_explain", "_families", "_pydantic", "_reflect", "_shapes"),
         ("_compile", "_generate", "_lenient", "_strict"),
+        ("__init__",),
+    ),
+    "lock": (
+        ("_drift", "_following"),
+        ("_file",),
+        ("_lock",),
         ("__init__",),
     ),
     "helpers": (
