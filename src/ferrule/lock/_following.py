@@ -36,8 +36,8 @@ class Following(Registry):
 
     def __init__(self, behind: Registry) -> None:
         self.behind = behind
-        self._state = threading.Lock()
-        self._is_behind = self._is_busy = False
+        self._turn = threading.Lock()
+        self._is_behind = False
         self._put: dict[str, Mapping[str, object]] = {}
         super().__init__(
             origin=behind.origin, inject=behind.inject, limits=behind.limits, grace=behind.grace
@@ -101,22 +101,14 @@ class Following(Registry):
 
     def follow(self) -> None:
         """Show what there is to show now."""
-        with self._state:
-            self._is_behind = True
-            if self._is_busy:
-                return
-            self._is_busy = True
-        try:
-            while self._is_to_do():
+        self._is_behind = True
+        # Said first, and looked at again after letting go: a change is either seen here or there.
+        while self._is_behind and self._turn.acquire(blocking=False):
+            try:
+                self._is_behind = False
                 self._adopt_or_say()
-        except BaseException:
-            self._is_busy = False
-            raise
-
-    def _is_to_do(self) -> bool:
-        with self._state:
-            self._is_busy, self._is_behind = self._is_behind, False
-            return self._is_busy
+            finally:
+                self._turn.release()
 
     def _adopt_or_say(self) -> None:
         try:
