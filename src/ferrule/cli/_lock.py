@@ -47,9 +47,9 @@ def command(
     """
     Lock TOOLS as they are: the file is what was approved of them.
 
-    Said is what changed since they were locked before, as `ferrule diff` says it. The file is made
-    to be read and kept in version control; `ferrule serve TOOLS --lock FILE` refuses what is not as
-    it is there. Of an origin that offers nothing now, a server that is not there, all stays locked.
+    Shows what changed since they were locked before, as `ferrule diff` does. The file is made to be
+    read in a review and kept in version control: `ferrule serve TOOLS --lock FILE` refuses calls of
+    what is another tool by then. What came from a server that offers nothing now stays locked.
     """
     asked = Asked(file=file, check=check, forgotten=forgotten, as_json=as_json)
     if check and forgotten:
@@ -144,15 +144,16 @@ def _told(drift: Sequence[Drift], asked: Asked) -> int:
     if not drift:
         return 0
     count = "1 tool is" if len(drift) == 1 else f"{len(drift)} tools are"
-    _say(f"{count} not as `{asked.file}` has it; without --check they are locked as they are now")
+    _say(f"{count} not as `{asked.file}` has it; to lock what there is now, leave out --check")
     return 1
 
 
 def _tell_kept(origin: str, before: LockFile) -> None:
-    count = sum(tool.origin == origin for tool in before.tools)
+    number = sum(tool.origin == origin for tool in before.tools)
+    count = "1 tool" if number == 1 else f"{number} tools"
     _say(
-        f"`{origin}` offers nothing now, and its {count} stay locked as they were; "
-        f"`--forget '{origin}'` unlocks them"
+        f"`{origin}` offers nothing now, and what is locked of it stays ({count}); "
+        f"`--forget '{origin}'` takes it out"
     )
 
 

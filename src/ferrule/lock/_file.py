@@ -136,7 +136,7 @@ def _document(text: str) -> Mapping[str, object]:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}"
         raise InvalidLock(
-            f"is no JSON ({where}: {error.msg}): it was cut short or badly merged; {_AGAIN}"
+            f"is no JSON ({where}: {error.msg}): no lock, or cut short or badly merged; {_AGAIN}"
         ) from None
     except (ValueError, RecursionError):
         raise InvalidLock(f"is no JSON that Ferrule writes; {_AGAIN}") from None

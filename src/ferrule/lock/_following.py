@@ -10,7 +10,6 @@ never stays in the place of one that could not be put there.
 The other registry owns the tools. It is opened and closed with this one, and closes them once.
 """
 
-import functools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -39,11 +38,13 @@ class Following(Registry):
         self._turn = threading.Lock()
         self._is_behind = False
         self._put: dict[str, Mapping[str, object]] = {}
+        self._filled: frozenset[str] = frozenset()
         super().__init__(
             origin=behind.origin, inject=behind.inject, limits=behind.limits, grace=behind.grace
         )
         self._adopt()
         self._let_go = behind.when_changed(self.follow)
+        self.follow()  # What changed between the two.
 
     def shown(self, binding: Binding) -> Tool | None:
         """Return what stands in the place of a tool; `None` leaves it out."""
@@ -153,18 +154,30 @@ class Following(Registry):
         self, origin: str, bindings: Mapping[str, Binding], errors: list[DeclarationError]
     ) -> bool:
         """Show one origin's tools, or nothing of it; say whether no other had one of the names."""
-        put = functools.partial(super().replace, origin)
+        self._put.pop(origin, None)
         marks = self._marks(bindings)
+        tools: list[Tool] = []
         try:
-            put([tool for one in bindings.values() if (tool := self.shown(one)) is not None])
-        except DuplicateTool:
-            put([])
-            self._put.pop(origin, None)
-            return False
+            tools = [tool for one in bindings.values() if (tool := self.shown(one)) is not None]
         except DeclarationError as error:
-            put([])
             errors.append(error)
-        self._put[origin] = marks
+        finally:  # Whatever somebody's code raised: nothing of before may stay.
+            is_alone = self._put_in_place(origin, tools, errors)
+        if is_alone:
+            self._put[origin] = marks
+        return is_alone
+
+    def _put_in_place(self, origin: str, tools: list[Tool], errors: list[DeclarationError]) -> bool:
+        if not tools and origin not in self._filled:
+            return True  # Nobody need hear of it.
+        self._filled = self._filled | {origin} if tools else self._filled - {origin}
+        try:
+            super().replace(origin, tools)
+        except DeclarationError as error:
+            super().replace(origin, [])
+            if isinstance(error, DuplicateTool):
+                return False
+            errors.append(error)
         return True
 
 
