@@ -116,11 +116,68 @@ def test_several_are_locked_as_they_are_served(
     assert not (tmp_path / "ferrule.lock").exists()
 
 
+COMING = """
+from pathlib import Path
+from ferrule import Registry, tool
+
+@tool
+def read() -> None:
+    "Read."
+
+class Coming:
+    origin = "mcp:a"
+    tools = [read] if Path("there").exists() else []
+    async def __aenter__(self): pass
+    async def aclose(self): pass
+
+@tool
+def other() -> None:
+    "Else."
+
+registry = Registry([other, Coming()])
+"""
+
+
 def test_what_is_not_there_stays_locked_until_it_is_forgotten(
     ferrule: Ferrule, tools: Path, tmp_path: Path
 ) -> None:
-    """FAIL-6: a server that cannot be reached costs no approval; it is said, and can be ended."""
-    (tmp_path / "child.py").write_text("raise SystemExit(3)")
+    """FAIL-6: a server that offers nothing now costs no approval; it is said, and can be ended."""
+    (tmp_path / "coming.py").write_text(COMING)
+    (tmp_path / "there").touch()
+    assert ferrule("lock", "coming.py").returncode == 0
+    (tmp_path / "there").unlink()
+
+    checked = ferrule("lock", "coming.py", "--check")
+    assert (checked.returncode, lines(checked.stdout)) == (1, ["breaking  mcp:a  read  removed"])
+    kept = ferrule("lock", "coming.py")
+    assert (kept.returncode, kept.stdout) == (0, "nothing changed\n")
+    assert "`mcp:a` offers nothing now, and what is locked of it stays (1 tool)" in kept.stderr
+    assert origins(tmp_path) == ["local", "mcp:a"]
+
+    wrong = ferrule("lock", "coming.py", "--forget", "local")
+    assert wrong.returncode == 2
+    assert "`local` is no locked origin that offers nothing now; `mcp:a`" in wrong.stderr
+    both = ferrule("lock", "coming.py", "--forget", "mcp:a", "--check")
+    assert (both.returncode, both.stdout) == (2, "")
+    forgotten = ferrule("lock", "coming.py", "--forget", "mcp:a")
+    assert (forgotten.returncode, forgotten.stdout) == (0, checked.stdout)
+    assert origins(tmp_path) == ["local"]
+
+    before = (tmp_path / "ferrule.lock").read_text()
+    tools.write_text("raise RuntimeError('no')")
+    assert ferrule("lock", "coming.py", "tools.py").returncode == 2
+    assert (tmp_path / "ferrule.lock").read_text() == before
+
+
+def origins(folder: Path) -> list[str]:
+    """Return the origins that are locked."""
+    return list(json.loads((folder / "ferrule.lock").read_text())["tools"])
+
+
+def test_a_server_of_a_file_that_is_not_there_keeps_its_tools(
+    ferrule: Ferrule, tmp_path: Path
+) -> None:
+    """FAIL-6, MCP-1: the others go on; which one it was is said."""
     (tmp_path / "good.py").write_text(CHILD)
     (tmp_path / "told").write_text("Read it.")
     servers = {name: {"command": sys.executable, "args": ["good.py"]} for name in ("a", "b")}
@@ -130,33 +187,14 @@ def test_what_is_not_there_stays_locked_until_it_is_forgotten(
         "registry = Registry([connect('mcp.json', prefix='{server}')])\n"
     )
     assert ferrule("lock", "servers.py").returncode == 0
-    servers["a"]["args"] = ["child.py"]
+    servers["a"] = {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-
-    checked = ferrule("lock", "servers.py", "--check")
-    assert checked.returncode == 1
-    assert lines(checked.stdout) == [
-        "breaking  mcp:a  a__read    removed",
-        "breaking  mcp:a  a__reload  removed",
-    ]
     kept = ferrule("lock", "servers.py")
+
     assert (kept.returncode, kept.stdout) == (0, "nothing changed\n")
-    assert "`mcp:a` offers nothing now, and what is locked of it stays (2 tools)" in kept.stderr
-    assert list(json.loads((tmp_path / "ferrule.lock").read_text())["tools"]) == ["mcp:a", "mcp:b"]
-
-    wrong = ferrule("lock", "servers.py", "--forget", "mcp:b")
-    assert wrong.returncode == 2
-    assert "`mcp:b` is no locked origin that offers nothing now; `mcp:a`" in wrong.stderr
-    both = ferrule("lock", "servers.py", "--forget", "mcp:a", "--check")
-    assert (both.returncode, both.stdout) == (2, "")
-    forgotten = ferrule("lock", "servers.py", "--forget", "mcp:a")
-    assert (forgotten.returncode, forgotten.stdout) == (0, checked.stdout)
-    assert list(json.loads((tmp_path / "ferrule.lock").read_text())["tools"]) == ["mcp:b"]
-
-    tools.write_text("raise RuntimeError('no')")
-    before = (tmp_path / "ferrule.lock").read_text()
-    assert ferrule("lock", "servers.py", "tools.py").returncode == 2
-    assert (tmp_path / "ferrule.lock").read_text() == before
+    assert "the server `a` is not there" in kept.stderr
+    assert "what is locked of it stays (2 tools); `--forget 'mcp:a'` takes it out" in kept.stderr
+    assert origins(tmp_path) == ["mcp:a", "mcp:b"]
 
 
 @pytest.mark.parametrize(
