@@ -248,10 +248,10 @@ told = Path(__file__).with_name("told")
 description = told.read_text()
 
 async def list_tools(request, params):
-    schema = {"type": "object"}
+    schema, hints = {"type": "object"}, wire.ToolAnnotations(read_only_hint=True)
     return wire.ListToolsResult(
         tools=[
-            wire.Tool(name="read", description=description, input_schema=schema),
+            wire.Tool(name="read", description=description, input_schema=schema, annotations=hints),
             wire.Tool(name="reload", input_schema=schema),
         ],
         ttl_ms=0,
