@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import stat
 import threading
 from collections.abc import Callable, Mapping
@@ -215,24 +216,31 @@ READABLE = r"""{
 """
 
 
+NONCHARACTER = re.compile(
+    "[\ufdd0-\ufdef"
+    + "".join(chr((plane << 16) + end) for plane in range(17) for end in (0xFFFE, 0xFFFF))
+    + "]"
+)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
+CHARACTERS = TEXT.filter(lambda text: not NONCHARACTER.search(text))
+"""What a schema may hold; a description may hold more."""
 NAMES = st.text("abcXYZ019_-./", min_size=1, max_size=8)
 VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    | CHARACTERS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(CHARACTERS, inner, max_size=3),
     max_leaves=8,
 )
 PROPERTIES = st.dictionaries(
-    TEXT,
+    CHARACTERS,
     st.fixed_dictionaries(
         {},
         optional={
             "type": st.sampled_from(["string", "integer", "boolean", "object"]),
-            "description": TEXT,
+            "description": CHARACTERS,
             "default": VALUES,
             "enum": st.lists(VALUES, min_size=1, max_size=3),
             "maxLength": st.integers(0, 9),
@@ -612,6 +620,7 @@ async def test_changes_are_followed_and_what_is_locked_again_runs() -> None:
     assert isinstance(await before.call(admitted), Result)
     assert told.count("locked") == told.count("guarded") == 1
 
+    assert found(locked.lock, locked) == found(locked.lock, registry) != []
     locked.lock = locked.lock.renewed(registry)
     locked.follow()
     assert [await ending(one, name) for one in both for name in registry.names] == ["Completed"] * 6
@@ -726,6 +735,25 @@ def test_a_wrap_that_breaks_leaves_nothing_of_before(caplog: pytest.LogCaptureFi
         locked.map(wrap)
     broken = False
     registry.replace("local", [made("read")])
+
+    assert mapped.names == ["other", "read"]
+
+
+def test_two_that_a_wrap_gives_one_name_are_both_left_out_but_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """REG-1: the first stands; the other is said, and comes back when it may."""
+    registry = Registry([made("read")])
+    registry.register([made("other")], origin="mcp:\x1b")
+    locked = LockFile.of(registry).applied(registry)
+    named = {"read": "read", "other": "other"}
+    mapped = locked.map(lambda tool: Wrapper(tool, name=named[tool.definition.name]))
+    named["other"] = "read"
+    registry.replace("mcp:\x1b", [made("other", "Else.")])
+    assert mapped.names == ["read"]
+    assert "two have one name, one of them from `mcp:⟦U+001B⟧`" in caplog.text
+    named["other"] = "other"
+    registry.register([made("third")])
 
     assert mapped.names == ["other", "read"]
 

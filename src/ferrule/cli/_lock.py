@@ -1,6 +1,7 @@
 """`ferrule lock`: what was approved of tools, kept in a file and compared with what they are."""
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 
@@ -86,7 +87,10 @@ async def _lock(
         _check_forgotten(asked.forgotten, absent)
         kept = [origin for origin in absent if origin not in asked.forgotten]
         _write([one for one in drift if one.origin not in kept], asked, result)
-        _put(_renewed(before, registry, asked.forgotten), asked.file)
+        after = _renewed(before, registry, asked.forgotten)
+        _put(after, asked.file)
+        if after != before:
+            _say(f"{_counted(after.tools)} locked in `{asked.file}`")
         for origin in kept:
             _tell_kept(origin, before)
     return 0
@@ -143,18 +147,23 @@ def _told(drift: Sequence[Drift], asked: Asked) -> int:
     """Say what to do about what is not as locked, and return the exit code."""
     if not drift:
         return 0
-    count = "1 tool is" if len(drift) == 1 else f"{len(drift)} tools are"
-    _say(f"{count} not as `{asked.file}` has it; to lock what there is now, leave out --check")
+    _say(
+        f"{_counted(drift)} not as `{asked.file}` has it; to lock what there is now, "
+        "leave out --check"
+    )
     return 1
 
 
 def _tell_kept(origin: str, before: LockFile) -> None:
-    number = sum(tool.origin == origin for tool in before.tools)
-    count = "1 tool" if number == 1 else f"{number} tools"
+    kept = [tool for tool in before.tools if tool.origin == origin]
     _say(
-        f"`{origin}` offers nothing now, and what is locked of it stays ({count}); "
-        f"`--forget '{origin}'` takes it out"
+        f"{_counted(kept)} still locked of `{origin}`, which offers nothing now; "
+        f"{shlex.join(['--forget', origin])} takes them out"
     )
+
+
+def _counted(tools: Sequence[object]) -> str:
+    return "1 tool is" if len(tools) == 1 else f"{len(tools)} tools are"
 
 
 def _say(sentence: str) -> None:

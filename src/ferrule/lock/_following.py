@@ -13,10 +13,10 @@ The other registry owns the tools. It is opened and closed with this one, and cl
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from ferrule import Binding, DeclarationError, DuplicateTool, Registry, Tool, Wrapper
+from ferrule.helpers import one_line
 
 logger = logging.getLogger("ferrule")
 
@@ -73,14 +73,6 @@ class Following(Registry):
         await self.behind.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
     async def aclose(self) -> None:
         """
         Close the registry behind, and with it every tool and source; a second time does nothing.
@@ -132,7 +124,9 @@ class Following(Registry):
         crossed = [o for o in changed if not self._show(o, offered.get(o, {}), errors)]
         for origin in crossed:  # Names went from one of them to another: all have let go by now.
             if not self._show(origin, offered.get(origin, {}), errors):
-                errors.append(DuplicateTool(f"two tools of one name, one from `{origin}`"))
+                errors.append(
+                    DuplicateTool(f"two have one name, one of them from `{one_line(origin)}`")
+                )
         if errors:
             raise errors[0]
 

@@ -81,8 +81,13 @@ class LockFile(msgspec.Struct, frozen=True):
         _file.write(path, _file.text_of(self.tools))
 
     def check(self, registry: Registry) -> tuple[Drift, ...]:
-        """Return how what a registry offers differs from the lock, sorted; nothing if it agrees."""
-        locked, offered = self._by_key, _offered(registry)
+        """
+        Return how what a registry offers differs from the lock, sorted; nothing if it agrees.
+
+        Of a registry that is behind a lock, what stands behind that is compared.
+        """
+        behind = registry.behind if isinstance(registry, LockedRegistry) else registry
+        locked, offered = self._by_key, _offered(behind)
         found = (_compared(key, locked, offered) for key in sorted(locked.keys() | offered.keys()))
         return tuple(drift for drift in found if drift is not None)
 

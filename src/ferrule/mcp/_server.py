@@ -90,6 +90,7 @@ class Server:
 
     Raises:
         InvalidLock: there is no lock that can be used in the file.
+        InvalidValue: a lock is for tools that an open runtime has not.
     """
 
     def __init__(  # noqa: PLR0913  # each by keyword; all that a server may be given
