@@ -550,6 +550,10 @@ async def test_nothing_of_a_tool_that_changed_runs_whoever_drives_the_call() -> 
     other = bind(binding.tool)
     with pytest.raises(InvalidCall):
         other.contract.admit(ToolCall.of("read", {"path": "a"}))
+    foreign = bind(made()).contract.admit(ToolCall.of("read", {"path": "a"}))
+    with pytest.raises(InvalidCall):
+        await binding.tool.call(foreign, Context.of(foreign.call))
+    assert repr(binding.tool) == "<changed since it was locked: 'read'>"
 
     assert isinstance(refused.value.__cause__, ToolChanged)
     assert refused.value.__cause__.drift.kind == "changed"
@@ -688,7 +692,33 @@ class Stale(Registry):
 
     def resolve(self, name: str) -> Any:  # noqa: ANN401  # as of any registry
         """Find one."""
-        return self.now.resolve(name)
+        return None if name == "vanished" else self.now.resolve(name)
+
+
+def test_a_tool_that_goes_while_it_is_looked_at_is_left_out() -> None:
+    """REG-1: another thread may take it away between its name and itself."""
+    registry = Registry([made("read"), made("vanished")])
+
+    assert LockedRegistry(Stale(registry), LockFile.of(registry)).names == ["read"]
+
+
+def test_what_changes_while_a_lock_is_put_before_it_is_seen() -> None:
+    """FAIL-6: there is no moment at which a change is missed."""
+    registry = Hurried([made("read")])
+    locked = LockFile.of(registry).applied(registry)
+    binding = locked.resolve("read")
+    assert binding is not None
+    with pytest.raises(InvalidCall):
+        binding.contract.admit(ToolCall.of("read", {"path": "a"}))
+
+
+class Hurried(Registry):
+    """A registry that changes just before somebody begins to listen."""
+
+    def when_changed(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Change, and have it told from now on."""
+        self.replace("local", [made("read", "Else.")])
+        return super().when_changed(listener)
 
 
 def test_whatever_threads_change_at_once_the_last_state_is_shown() -> None:
@@ -756,6 +786,18 @@ def test_two_that_a_wrap_gives_one_name_are_both_left_out_but_one(
     registry.register([made("third")])
 
     assert mapped.names == ["other", "read"]
+
+
+def test_what_a_wrap_makes_that_is_no_tool_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """REG-1: and nothing of before stands in its place."""
+    registry = Registry([made("read")])
+    made_of: list[Any] = [made("read")]
+    mapped = LockFile.of(registry).applied(registry).map(lambda _: made_of[-1])
+    made_of.append("no tool")
+    registry.replace("local", [made("read", "Else.")])
+
+    assert mapped.names == []
+    assert "some cannot be offered any more: tools[0]" in caplog.text
 
 
 def test_a_function_that_raises_leaves_nothing_of_before() -> None:

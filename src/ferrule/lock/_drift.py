@@ -99,14 +99,12 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         tool = f"tool `{one_line(self.name, 128)}` of `{one_line(self.origin, 200)}`"
-        match self.kind:
-            case "new":
-                return f"{tool} is not in the lock"
-            case "gone":
-                return f"{tool} is in the lock and is not offered"
-            case "changed":
-                found = "; ".join(f"{c.kind} {one_line(c.path, 200)}" for c in self.changes)
-                return f"{tool} is not what was locked: {one_line(found, _LONGEST)}"
+        if self.kind == "new":
+            return f"{tool} is not in the lock"
+        if self.kind == "gone":
+            return f"{tool} is in the lock and is not offered"
+        found = "; ".join(f"{c.kind} {one_line(c.path, 200)}" for c in self.changes)
+        return f"{tool} is not what was locked: {one_line(found, _LONGEST)}"
 
     def to_json(self) -> dict[str, object]:
         """Return the facts as plain JSON."""

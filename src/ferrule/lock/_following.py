@@ -12,6 +12,7 @@ The other registry owns the tools. It is opened and closed with this one, and cl
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Self, TypeAlias
 
@@ -30,7 +31,7 @@ class Lent(Wrapper):
         """Leave it open: that is its owner's business."""
 
 
-class Following(Registry):
+class Following(Registry, ABC):
     """What another registry offers, each tool as `shown` has it."""
 
     def __init__(self, behind: Registry) -> None:
@@ -46,9 +47,9 @@ class Following(Registry):
         self._let_go = behind.when_changed(self.follow)
         self.follow()  # What changed between the two.
 
+    @abstractmethod
     def shown(self, binding: Binding) -> Tool | None:
         """Return what stands in the place of a tool; `None` leaves it out."""
-        raise NotImplementedError
 
     def mark(self, binding: Binding) -> object:
         """Return what `shown` depends on: while it is equal, nothing is made anew."""
