@@ -83,7 +83,7 @@ class Child:
             parts.append(f"it wrote: {self.said}")
         if missed := _missed(self.tail.decode("utf-8", "replace"), passed):
             names = ", ".join(missed)
-            parts.append(f"it names {names}, set here and not passed on: give it with `env=`")
+            parts.append(f"it names {names}, set here and not passed on: give it in `env`")
         return "; ".join(parts)
 
     async def drain(self) -> None:
