@@ -104,6 +104,7 @@ def list_tools(call: Message, count: int) -> None:
         "for-ever": {"tools": [], "nextCursor": str(count)},
         "many": {"tools": many, "nextCursor": str(count)},
         "no-list": {"tools": "none"},
+        "no-tools": {"tools": []},
         "odd": {"tools": ODD},
     }
     if "die-list" in MODES:

@@ -19,6 +19,7 @@ from ferrule import (
 )
 from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
+from ferrule.cli._schemas import object_of
 from ferrule.cli._streams import ResultStream, result_stream
 from ferrule.helpers import one_line
 
@@ -78,7 +79,7 @@ def _definitions(source: str) -> Tools:
     """Return the definitions that a file of JSON holds, or that TOOLS offers."""
     if source.endswith(".json"):
         document = _document(source)
-        if not isinstance(document, dict) or _SERVERS.isdisjoint(cast("Tools", document)):
+        if _SERVERS.isdisjoint(object_of(document)):
             return _read(document, source)
     return anyio.run(_offered, load(source), source)
 

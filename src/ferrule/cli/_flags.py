@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -94,13 +94,18 @@ def _flag(name: str, schema: Schema, root: Schema, *, required: bool) -> Flag:
         name,
         schema=schema,
         required=required,
-        kind=cast("Kind", kind) if kind in _KINDS else None,
+        kind=_KINDS.get(kind or ""),
         choices=_choices(constants) if is_choice else {},
         nullable="null" in found or any(one is None for one in constants),
     )
 
 
-_KINDS = ("string", "integer", "number", "boolean")
+_KINDS: Mapping[str, Kind] = {
+    "string": "string",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "boolean",
+}
 
 
 class _Constant(msgspec.Struct, frozen=True):
@@ -123,8 +128,7 @@ def _branches(schema: Schema, root: Schema, steps: int) -> Iterator[str | _Const
     elif len(whole := schemas_in(schema.get("allOf"))) == 1:
         yield from _branches(whole[0], root, steps - 1)
     else:
-        kinds = schema.get("type")
-        named = list_of(kinds) if isinstance(kinds, list) else [kinds]
+        named = list_of(schema.get("type")) or [schema.get("type")]
         yield from (one if one in {*_KINDS, "null"} else "other" for one in map(str, named))
 
 

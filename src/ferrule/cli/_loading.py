@@ -101,15 +101,16 @@ def _is_outside(target: str) -> bool:
     """
     if target.startswith(("http://", "https://")) or target.endswith(".json"):
         return True
-    found, is_one_word = _TARGET.fullmatch(target), not re.search(r"\s", target.strip())
-    if found is None or found["where"].endswith(".py"):
-        is_file = found is not None and Path(found["where"]).is_file()
-        return not is_file and bool(target.strip()) and (not is_one_word or _is_program(target))
-    return found["name"] is None and _is_program(target) and not _is_module(found["where"])
+    found, words = _TARGET.fullmatch(target), target.split()
+    if found is None:
+        return len(words) > 1 or (len(words) == 1 and _is_program(words[0]))
+    if found["where"].endswith(".py"):
+        return len(words) > 1 and not Path(found["where"]).is_file()
+    return found["name"] is None and _is_program(target) and not _is_module(target)
 
 
 def _is_program(word: str) -> bool:
-    return not word.endswith(".py") and shutil.which(word) is not None
+    return shutil.which(word) is not None
 
 
 def _is_module(name: str) -> bool:

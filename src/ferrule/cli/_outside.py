@@ -5,6 +5,7 @@ They are connected to when they are opened. A server of a file that is not there
 cannot be used, is a warning on standard error, which `ferrule.mcp` logs; the others go on.
 """
 
+import logging
 import shlex
 import shutil
 from contextlib import AsyncExitStack
@@ -27,6 +28,8 @@ def servers(target: str) -> "Servers":
     Raises:
         Refused: there is no such file or program.
     """
+    # What breaks is told by us, as the end of a call or of a connection; the SDK logs tracebacks.
+    logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
     if target.startswith(("http://", "https://")):
         return Servers(target, connect(target))
     if target.endswith(".json") and (Path(target).is_file() or " " not in target):

@@ -56,7 +56,7 @@ def list_of(value: object) -> list[object]:
 
 def schemas_in(values: object) -> list[Schema]:
     """Return the objects of a list."""
-    return [object_of(one) for one in list_of(values) if isinstance(one, dict)]
+    return [found for one in list_of(values) if (found := object_of(one)) or one == {}]
 
 
 def _strings(value: object) -> list[str]:

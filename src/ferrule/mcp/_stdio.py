@@ -123,6 +123,7 @@ class Child:
                     text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await self.process.stdin.send(f"{text}\n".encode())
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            await self._has_ended(_LAST_WORDS)  # So that its code can be told.
             await to_session.aclose()
 
     async def stop(self) -> None:
