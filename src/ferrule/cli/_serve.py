@@ -67,7 +67,8 @@ def command(  # one for each option
     Serve tools to clients of MCP, in both eras of the protocol.
 
     TOOLS is a file with tools, `path.py` or `path.py:name`, or a module, `module:name`; several
-    are served as one. What tools print goes to standard error.
+    are served as one. So are other people's servers: a command in quotes, a URL, an `mcp.json`.
+    What tools print goes to standard error.
 
     Over HTTP the server answers at /mcp, to its own names alone: those of this machine, HOST, and
     what --host says. With --journal, a call that waits for an answer waits there too: see `ferrule
@@ -234,5 +235,7 @@ def _log_without_waiting() -> None:
     lines: queue.Queue[logging.LogRecord] = queue.Queue(_LINES)
     writer = logging.StreamHandler()
     writer.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[_Dropping(lines)])
+    dropping = _Dropping(lines)
+    dropping.setFormatter(logging.Formatter())  # The message alone: the writer adds the rest.
+    logging.basicConfig(level=logging.WARNING, handlers=[dropping])
     logging.handlers.QueueListener(lines, writer).start()
