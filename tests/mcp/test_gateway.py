@@ -241,7 +241,7 @@ async def test_a_client_that_can_be_asked_is(files: Files) -> None:
         refused = await client.call_tool("echo", {"x": 2})
 
     assert asked == ["May `echo` from `mcp:lab` run?"] * 2
-    assert allowed.structured_content["arguments"] == {"x": 1}  # type: ignore[index]  # is there
+    assert allowed.structured_content["arguments"] == {"x": 1}
     assert refused.is_error
 
 
@@ -280,6 +280,34 @@ async def test_a_server_that_dies_in_a_call_costs_that_call_alone(files: Files) 
     assert died.is_error
     assert text_of(died).startswith('tool "die" failed; it may have taken effect (reference ')
     assert (text_of(side), text_of(after)) == ("a", "3")
+
+
+async def test_the_example_is_a_gateway(tmp_path: Path) -> None:
+    """Examples: two servers whose tools would meet, and a tool of ours, behind rules."""
+    example = [str(EXAMPLE / name) for name in ("mcp.json", "tools.py")]
+    words = ["serve", *example, "--policy", str(EXAMPLE / "policy.toml")]
+    words += ["--journal", str(tmp_path / "calls.db")]
+    env = {**ENVIRONMENT, "PYTHON": sys.executable}
+    target = StdioServerParameters(command=sys.executable, args=["-m", "ferrule", *words], env=env)
+    with anyio.fail_after(PATIENCE):
+        async with Client(target) as client:
+            names = [one.name for one in (await client.list_tools()).tools]
+            milk = {"name": "milk"}
+            read = [await client.call_tool(n, milk) for n in ("read_note", "archive__read_note")]
+            refused = await client.call_tool("archive__delete_note", milk)
+            waits = await client.call_tool("write_note", {"name": "eggs", "text": "Buy eggs."})
+            counted = await client.call_tool("count_words", {"text": "a b c"})
+    [wait] = await SqliteInbox(tmp_path / "calls.db").waits()
+
+    kinds = ("delete_note", "read_note", "write_note")
+    assert names == [*(f"archive__{kind}" for kind in kinds), "count_words", *kinds]
+    assert [text_of(one) for one in read] == ["Buy milk (notes).", "Buy milk (archive)."]
+    assert text_of(refused) == "Notes are kept; write a new one."
+    assert wait.id in text_of(waits)
+    assert text_of(counted) == "3"
+
+
+EXAMPLE = HERE.parents[1] / "examples" / "gateway"
 
 
 async def test_a_gateway_that_is_killed_sends_nothing_twice(files: Files) -> None:
