@@ -371,7 +371,13 @@ def test_on_a_terminal_a_bar_is_shown_and_nothing_acts(
     with starts("call", CALLED, "lines", "--text", "\x1b[31mred", stdout=theirs) as process:
         process.wait(PATIENCE)
 
-    assert "⟦U+001B⟧[31mred" in read_until(ours, "red")
+    with starts("call", CALLED, "add", "--a", "1", stderr=theirs) as process:
+        process.wait(PATIENCE)
+    os.write(theirs, b"the end")
+
+    shown = ESCAPES.sub("", read_until(ours, "the end"))
+    assert "⟦U+001B⟧[31mred" in shown
+    assert "✓" not in shown
 
 
 def test_a_tool_of_a_server_is_called_as_any_other(ferrule: Ferrule) -> None:

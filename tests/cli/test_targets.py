@@ -300,6 +300,31 @@ def test_what_gives_no_tools_is_a_sentence(
     assert "secret" not in caught.value.message
 
 
+def test_servers_that_are_refused_are_hung_up(tmp_path: Path) -> None:
+    """CLO-1: what was started for nothing has ended when that is said."""
+    noted = tmp_path / "pids"
+    entry = {"command": "sh", "args": ["-c", f"echo $$ >> {noted}; exec {command('pages')}"]}
+    file = written(tmp_path, one=entry, two=entry)
+
+    async def given() -> list[int]:
+        with pytest.raises(Refused, match="both have a tool"):
+            async with opened(load(file), file):
+                pass
+        return [pid for pid in map(int, noted.read_text().split()) if is_there(pid)]
+
+    assert anyio.run(given) == []
+    assert len(noted.read_text().split()) == 2
+
+
+def is_there(pid: int) -> bool:
+    """Return whether a process of ours has not ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("target", [command("die-start"), "{address}/json"])
 def test_that_nobody_is_there_is_one_line(target: str, ferrule: Ferrule, address: str) -> None:
     """API, exit codes: on standard error alone, without a traceback of anybody's."""
