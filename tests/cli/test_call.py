@@ -205,6 +205,7 @@ OUTPUTS = [
     (["exact"], '{"n": 1.0,  "big": 1208925819614629174706176}\n'),
     (["add", "--a", str(2**60)], f"{2**60 + 1}\n"),
     (["add", '{"a": -5}', "--b=0"], "-5\n"),
+    (["add", "--b", "2", "--", '{"a": 1}'], "3\n"),
     (["big", "--n", str(2**80)], f"{2**80}\n"),
     (["owned", "--json", "a", "--help", "b", "--no-cache"], "a b True\n"),
 ]
@@ -225,6 +226,8 @@ ENDINGS = [
     (["add", "--b", "3"], 1, "ferrule: add: missing --a; see ferrule call "),
     (["add", "--a", "1.5"], 1, "ferrule: add: --a: expected integer"),
     (["add", "--a", "1", "--b", "-1"], 1, "ferrule: add: --b: expected "),
+    (["pack"], 1, 'ferrule: pack: missing "items" (in JSON), --into; see ferrule call '),
+    (["add", "--", "--a"], 2, "`--a` is no flag here: after -- comes the JSON argument"),
     (["add", "--a", str(2**80)], 1, "--a: expected an integer within 64 bits"),
     (["add", '{"a": 1, "c": 2}'], 1, "c"),
     (["add", '{"a": 1, "a": 2}'], 1, "invalid json"),

@@ -89,6 +89,12 @@ def blocks() -> list[Text | Image]:
 
 
 @tool
+def pack(items: list[str], into: str) -> str:
+    """Pack a list."""
+    return f"{into} {items}"
+
+
+@tool
 def nothing() -> None:
     """Give nothing."""
 
@@ -152,6 +158,6 @@ big = RawTool(
 )
 guarded_add = [guarded]
 tools = [
-    *(told, add, owned, lines, blocks, nothing, exact, fails, breaks, draft, steps, waits),
+    *(told, add, owned, lines, blocks, pack, nothing, exact, fails, breaks, draft, steps, waits),
     big,
 ]

@@ -224,6 +224,8 @@ def typed(words: Sequence[str], flags: Mapping[str, Flag], tool: str) -> Typed:
 
 
 def _take_document(given: Typed, word: str) -> None:
+    if word.startswith("--"):
+        raise Refused(f"`{one_line(word, 60)}` is no flag here: after -- comes the JSON argument")
     if word.startswith("-") and word != "-":
         raise Refused(f"`{one_line(word, 60)}` is no flag: a flag begins with two hyphens")
     if given.document is not None:
