@@ -209,6 +209,21 @@ def test_servers_that_are_not_there_are_named_and_the_others_go_on(
     assert "good" not in done.stderr
 
 
+def test_a_command_can_tell_what_is_missing_from_what_is_gone(tmp_path: Path) -> None:
+    """MC-08: the servers of a file that are not there, by the origin that their tools would have."""
+    servers = load(written(tmp_path, good=python("pages"), dead=python("die-start"), odd={}))
+    assert isinstance(servers, Servers)
+
+    async def missing() -> dict[str, str]:
+        async with opened(servers, "mcp.json") as registry:
+            assert registry.names == ["a", "b", "c"]
+            return servers.missing
+
+    found = anyio.run(missing)
+    assert sorted(found) == ["mcp:dead", "mcp:odd"]
+    assert "ended with 7" in found["mcp:dead"]
+
+
 # ---- nobody there --------------------------------------------------------------------------------
 
 

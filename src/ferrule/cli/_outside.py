@@ -64,6 +64,11 @@ class Servers:
         self._is_file = is_file
         self._stack = AsyncExitStack()
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """The servers of a file that are not there, by the origin of their tools, with the reason."""
+        return {f"{self.remote.origin}:{name}": why for name, why in self.remote.failed.items()}
+
     async def __aenter__(self) -> Registry:
         """
         Connect, and return the tools.
