@@ -210,7 +210,7 @@ def test_servers_that_are_not_there_are_named_and_the_others_go_on(
 
 
 def test_a_command_can_tell_what_is_missing_from_what_is_gone(tmp_path: Path) -> None:
-    """MC-08: the servers of a file that are not there, by the origin that their tools would have."""
+    """MC-08: a server that is not there is named by the origin that its tools would have."""
     servers = load(written(tmp_path, good=python("pages"), dead=python("die-start"), odd={}))
     assert isinstance(servers, Servers)
 

@@ -66,7 +66,7 @@ class Servers:
 
     @property
     def missing(self) -> dict[str, str]:
-        """The servers of a file that are not there, by the origin of their tools, with the reason."""
+        """The servers of a file that are not there: why, by the origin of their tools."""
         return {f"{self.remote.origin}:{name}": why for name, why in self.remote.failed.items()}
 
     async def __aenter__(self) -> Registry:
