@@ -149,9 +149,11 @@ async def connected(
 
 @contextmanager
 def running(words: list[str]) -> Generator["subprocess.Popen[str]"]:
-    """Run a gateway; what it writes to standard error can be read, and what it is told written."""
+    """Run a gateway; all three of its streams are pipes."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stderr=pipe, text=True, env=ENVIRONMENT) as process:
+    with subprocess.Popen(
+        words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT
+    ) as process:
         yield process
 
 
@@ -280,6 +282,30 @@ async def test_a_server_that_dies_in_a_call_costs_that_call_alone(files: Files) 
     assert died.is_error
     assert text_of(died).startswith('tool "die" failed; it may have taken effect (reference ')
     assert (text_of(side), text_of(after)) == ("a", "3")
+
+
+@pytest.mark.parametrize("options", [[], ["--http", "127.0.0.1:0"]], ids=["stdio", "http"])
+async def test_a_server_that_does_not_end_by_itself_is_ended(
+    options: list[str], files: Files
+) -> None:
+    """CLO-1: SIGTERM ends what is served, and then the servers behind it, come what may."""
+    noted = files.folder / "pid"
+    script = f"echo $$ > {noted}; {sys.executable} {FAKE} pages; exec sleep 1000"
+    files.servers = {"stubborn": {"command": "sh", "args": ["-c", script], "era": "legacy"}}
+    with running(files.command(*options)) as process:
+        if options:
+            assert process.stderr is not None
+            assert "serving at" in await anyio.to_thread.run_sync(process.stderr.readline)
+        else:
+            send(process, "initialize", HELLO)
+            assert process.stdout is not None
+            assert "result" in await anyio.to_thread.run_sync(process.stdout.readline)
+        process.send_signal(signal.SIGTERM)
+        code = await anyio.to_thread.run_sync(process.wait)
+
+    assert code == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(noted.read_text()), 0)
 
 
 async def test_the_example_is_a_gateway(tmp_path: Path) -> None:
