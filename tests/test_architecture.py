@@ -86,12 +86,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "cli": (
         ("_signals",),
         ("_board", "_refused"),
-        ("_bars", "_blame", "_group", "_lines", "_streams", "_turn"),
-        ("_changes", "_display", "_joined", "_journal", "_loading", "_tables"),
-        ("_answers",),
+        ("_bars", "_blame", "_group", "_lines", "_outside", "_schemas", "_streams", "_turn"),
+        ("_changes", "_display", "_flags", "_joined", "_journal", "_loading", "_tables"),
+        ("_answers", "_endings", "_usage"),
         ("_durable",),
         ("_answer", "_diff", "_history", "_list", "_lock", "_policy"),
-        ("_resolve", "_run", "_serve", "_unknown", "_waits", "_withdraw"),
+        ("_call", "_resolve", "_run", "_serve", "_unknown", "_waits", "_withdraw"),
         ("_app",),
         ("__init__",),
     ),
@@ -100,7 +100,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_from_mcp", "_soft", "_stdio", "_tickets", "_to_mcp", "_tokens", "_who"),
         ("_asking", "_listing", "_oauth", "_request"),
         ("_lives", "_targets"),
-        ("_calls", "_wiring"),
+        ("_calls", "_file", "_wiring"),
         ("_connection", "_durable"),
         ("_server", "_session"),
         ("_peer",),
@@ -132,6 +132,7 @@ LATE = {
     "_dedicated": "ferrule._blocking",
     "_leniency": "ferrule._mend",
     "cli._app": "ferrule.cli.",
+    "cli._loading": "ferrule.cli._outside",
 }
 """Who may import late, and how the constant name begins that it may import (rule 8)."""
 

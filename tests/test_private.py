@@ -200,7 +200,7 @@ EXCEPTIONS: dict[type[FerruleError], Met] = {
     DuplicateTool: Met(
         lambda: Registry([pay, pay]),
         "tools[1]: a tool named `pay` is there already, from origin `local`, and origin `local` "
-        "brings another; give one of them another name with `name=`, or with "
+        "brings another; give one of them another name with `name=`, a `prefix`, or "
         '`Wrapper(tool, name="…")`',
     ),
     InvalidWrappingChain: Met(in_a_circle, "Circle wraps itself, through others"),

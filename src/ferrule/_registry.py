@@ -347,7 +347,8 @@ def _joined(present: dict[str, Binding], added: list[Binding]) -> dict[str, Bind
             raise DuplicateTool(
                 f"tools[{index}]: a tool named `{name}` is there already, from origin "
                 f"`{other.contract.origin}`, and origin `{origin}` brings another; "
-                'give one of them another name with `name=`, or with `Wrapper(tool, name="…")`'
+                "give one of them another name with `name=`, a `prefix`, or "
+                '`Wrapper(tool, name="…")`'
             )
         joined[name] = binding
     return joined

@@ -222,7 +222,9 @@ SENTENCES = [
     ("", "nowhere:x", "there is no module `nowhere`"),
     ("", "nowhere.at.all", "there is no module `nowhere.at.all`"),
     ("", ".", "`.` is not understood"),
-    ("", "a b", "`a b` is not understood"),
+    ("", "no-such-program b", "there is no program `no-such-program` on the PATH"),
+    ("", "no-such-program", "`no-such-program` is not understood"),
+    ("", "python 'server.py", "the command `python 'server.py` cannot be read"),
     ("", "mytools.py:", "`mytools.py:` is not understood"),
     ("", "", "`` is not understood"),
 ]

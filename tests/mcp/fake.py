@@ -104,6 +104,7 @@ def list_tools(call: Message, count: int) -> None:
         "for-ever": {"tools": [], "nextCursor": str(count)},
         "many": {"tools": many, "nextCursor": str(count)},
         "no-list": {"tools": "none"},
+        "no-tools": {"tools": []},
         "odd": {"tools": ODD},
     }
     if "die-list" in MODES:
@@ -245,6 +246,8 @@ def initialize(message: Message) -> None:
     if "die-start" in MODES:
         sys.stderr.write("cannot start: LAB_SECRET_NAME is not set\n")
         sys.exit(7)
+    if "chatter" in MODES:
+        sys.stdout.write("y\n" * 1000)
     if "silent-start" in MODES:
         return
     if "nonsense-start" in MODES:

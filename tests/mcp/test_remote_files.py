@@ -10,7 +10,8 @@ from mcp.server import MCPServer
 
 from ferrule import Executor, FerruleError, InvalidValue, Registry, Secret, ToolCall
 from ferrule.mcp import Address, Command, InProcess, connect
-from ferrule.mcp._targets import target_of, targets_in
+from ferrule.mcp._file import entries_in
+from ferrule.mcp._targets import target_of
 from mcp_lab import Lab
 
 FAKE = str(Path(__file__).with_name("fake.py"))
@@ -83,7 +84,7 @@ def test_a_file_is_read_with_our_variables(tmp_path: Path, monkeypatch: pytest.M
         "worse": {"command": "serve", "args": "x"},
         "worst": {"url": "ftp://x"},
     }  # fmt: skip
-    found = targets_in(written(tmp_path, servers))
+    found = {n: one.target for n, one in entries_in(written(tmp_path, servers)).items()}
     run, web = found["run"], found["web"]
 
     assert isinstance(run, Command)
@@ -107,7 +108,7 @@ def test_a_file_of_something_else_is_named(tmp_path: Path, text: str) -> None:
     """JSON-1: the strict reader reads it, and the sentence names the file."""
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(FerruleError, match=r"x\.json"):
-        targets_in(tmp_path / "x.json")
+        entries_in(tmp_path / "x.json")
 
 
 def test_what_a_target_may_be() -> None:

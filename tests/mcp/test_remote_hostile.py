@@ -152,6 +152,28 @@ async def test_hints_are_three_valued_and_what_the_host_says_stands_above() -> N
 # ---- answers -------------------------------------------------------------------------------------
 
 
+async def test_what_cannot_be_used_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """MC-07: by its name, its server and the reason; a listing that says the same tells nothing."""
+    async with fake("odd") as remote:
+        told = [one.getMessage() for one in caplog.records]
+        await remote.refresh()
+
+    assert len(told) == len(remote.quarantined) == len(caplog.records)
+    assert told[0].startswith(f"`no type` of mcp:{sys.executable}")
+    assert told[0].endswith('"no type" is not; give it another with `rename`')
+
+
+async def test_lines_that_are_no_messages_are_told_a_few_times(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """MS-05: a program that is no server, or talks without end, fills nobody's log."""
+    async with fake("pages", "chatter") as remote:
+        assert len(remote.tools) == 3
+
+    assert len(caplog.records) == 10
+    assert caplog.records[-1].getMessage().endswith("further ones are not told")
+
+
 async def test_an_answer_that_can_be_read_is_read() -> None:
     """MC-11, AT-100: no content, a kind that nobody knows, what lacks a type, null."""
     names = ["nocontent", "empty", "video", "extra", "nomime", "nullerror", "noise", "twice"]

@@ -16,6 +16,10 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], ModuleType]]] = {
         "Answer a question that a call waits with.",
         lambda: importlib.import_module("ferrule.cli._answer"),
     ),
+    "call": (
+        "Call one tool, with its parameters as flags or as JSON.",
+        lambda: importlib.import_module("ferrule.cli._call"),
+    ),
     "diff": (
         "Say what changed between two sets of tools.",
         lambda: importlib.import_module("ferrule.cli._diff"),

@@ -31,7 +31,8 @@ Pieces: TypeAlias = list[tuple[str, str]]
 """One line: texts with the style of each."""
 
 _LONGEST_NAME = 24
-_SHORT = 160
+SHORT = 160
+"""Characters of what came of a call, on its line."""
 _LONG = 1e9
 _THOUSAND = 1000
 _MINUTE = 60
@@ -143,26 +144,26 @@ def shortly(outcome: Outcome) -> str:
     """Return what came of a call as one short line."""
     match outcome:
         case Completed(result=result):
-            others = [_kind(block) for block in result.content if not isinstance(block, Text)]
-            return " ".join([one_line(outcome.text, _SHORT), *others]).strip() or "(nothing)"
+            others = [told(block) for block in result.content if not isinstance(block, Text)]
+            return " ".join([one_line(outcome.text, SHORT), *others]).strip() or "(nothing)"
         case Suspended(request=request):
-            return f"needs an answer: {one_line(request.message, _SHORT)}"
+            return f"needs an answer: {one_line(request.message, SHORT)}"
         case Rejected(kind="invalid_arguments" | "unknown_tool"):
             # What follows says it all, and the line is short.
-            return one_line(outcome.text.removeprefix("Error: ").partition(": ")[2], _SHORT)
+            return one_line(outcome.text.removeprefix("Error: ").partition(": ")[2], SHORT)
         case Failed() | Rejected() | Cancelled() | Unknown():
-            return one_line(outcome.text.removeprefix("Error: "), _SHORT)
+            return one_line(outcome.text.removeprefix("Error: "), SHORT)
         case _:
             assert_never(outcome)
 
 
-def _kind(block: object) -> str:
+def told(block: object) -> str:
     """Return what a block is, as in `[image/png, 12 kB]`."""
     data = getattr(block, "data", None)
     kind = getattr(block, "mime_type", None) or type(block).__name__.lower()
     if isinstance(data, bytes):
         return f"[{one_line(kind, 60)}, {size(len(data))}]"
-    return f"[{one_line(kind, 60)}: {one_line(getattr(block, 'url', None) or '', _SHORT)}]"
+    return f"[{one_line(kind, 60)}: {one_line(getattr(block, 'url', None) or '', SHORT)}]"
 
 
 def size(count: int) -> str:

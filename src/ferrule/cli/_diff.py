@@ -7,10 +7,20 @@ from typing import cast
 import anyio
 import click
 
-from ferrule import Change, Definition, InvalidDefinition, InvalidValue, Limits, diff, read_json
+from ferrule import (
+    Change,
+    Definition,
+    FerruleError,
+    InvalidDefinition,
+    InvalidValue,
+    Limits,
+    diff,
+    read_json,
+)
 from ferrule.cli._changes import WHOLE, write_changes
 from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
+from ferrule.cli._schemas import object_of
 from ferrule.cli._streams import result_stream
 
 _ANY_SIZE = Limits(argument_bytes=1 << 30, nodes=1 << 30, depth=512)
@@ -26,7 +36,8 @@ def command(old: str, new: str, *, as_json: bool) -> int:
     """
     Say what changed from the tools of OLD to those of NEW.
 
-    Each is TOOLS, as for `ferrule list`, or a `.json` file that `ferrule list --format json` wrote.
+    Each is TOOLS, as for `ferrule list`, or a `.json` file that `ferrule list --format json` wrote:
+    so a server can be compared with what it was.
 
     \b
     text        only what people and models read
@@ -57,8 +68,14 @@ def _changes(old: Tools, new: Tools) -> Iterator[tuple[str, Change]]:
 def _definitions(source: str) -> Tools:
     """Return the definitions that a file of JSON holds, or that TOOLS offers."""
     if source.endswith(".json"):
-        return _read(source)
+        document = _document(source)
+        if _SERVERS.isdisjoint(object_of(document)):
+            return _read(document, source)
     return anyio.run(_offered, load(source), source)
+
+
+_SERVERS = frozenset({"mcpServers", "servers"})
+"""What an mcp.json says at its top, and no definition does."""
 
 
 async def _offered(value: object, source: str) -> Tools:
@@ -66,16 +83,26 @@ async def _offered(value: object, source: str) -> Tools:
         return {one.name: one for one in registry.definitions()}
 
 
-def _read(source: str) -> Tools:
+def _document(source: str) -> object:
     try:
-        document = read_json(Path(source).read_bytes(), limits=_ANY_SIZE)
-        listed = cast("list[object]", document) if isinstance(document, list) else [document]
-        definitions = [Definition.from_json(one) for one in listed]
+        return read_json(Path(source).read_bytes(), limits=_ANY_SIZE)
     except OSError as error:
         raise Refused(f"cannot read {source}: {error.strerror or error}") from None
+    except InvalidValue as error:
+        raise _without_definitions(source, error) from None
+
+
+def _read(document: object, source: str) -> Tools:
+    listed = cast("list[object]", document) if isinstance(document, list) else [document]
+    try:
+        definitions = [Definition.from_json(one) for one in listed]
     except (InvalidValue, InvalidDefinition) as error:
-        raise Refused(f"{source} holds no definitions of tools: {error}") from None
+        raise _without_definitions(source, error) from None
     tools = {one.name: one for one in definitions}
     if len(tools) < len(definitions):
         raise Refused(f"{source} names a tool twice; each may stand there once")
     return tools
+
+
+def _without_definitions(source: str, error: FerruleError) -> Refused:
+    return Refused(f"{source} holds no definitions of tools: {error}")

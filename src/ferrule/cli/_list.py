@@ -1,9 +1,7 @@
 """`ferrule list`: what a file or module offers, for people, for programs, for a request."""
 
-import json
 import sys
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator
 from typing import cast
 
 import anyio
@@ -15,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ferrule import Definition, Registry, Shared, Traits
-from ferrule.cli._loading import load, opened
-from ferrule.cli._refused import Refused
+from ferrule.cli._loading import load, no_such_tool, opened
+from ferrule.cli._schemas import json_line, kind_of, properties_of, required_of
 from ferrule.cli._streams import ResultStream, result_stream
 from ferrule.cli._tables import WIDEST, draw, new_table
 from ferrule.cli._turn import FORMATS
@@ -69,6 +67,9 @@ def command(tools: str, name: str | None, form: str, *, losses: bool, digest: bo
     TOOLS is a file with tools, `path.py` or `path.py:name`, or a module, `module:name`. What it
     names is a tool, a list of tools, a registry, or a function that gives one. A file without a
     name offers what it calls `registry` or `tools`, else every tool at its top level.
+
+    TOOLS is also an MCP server, as its command in quotes or its URL, or a file of several, an
+    `mcp.json`: "mcp-server-git --repository .".
     """
     if losses and form not in FORMATS:
         raise click.UsageError(f"--losses needs a provider's format: --format {'|'.join(FORMATS)}")
@@ -83,7 +84,7 @@ async def _list(value: object, asked: Asked, result: ResultStream) -> None:
     async with opened(value, asked.tools) as registry:
         name = asked.name
         if name is not None and name not in registry:
-            raise _unknown(name, registry, asked.tools)
+            raise no_such_tool(name, registry, asked.tools)
         if asked.digest:
             _write_digests(registry, asked, result)
         elif asked.form == TABLE:
@@ -118,12 +119,6 @@ def _write_digests(registry: Registry, asked: Asked, result: ResultStream) -> No
     widest = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
         result.write(f"{row['name']:<{widest}}  {row['digest']}  {row['fingerprint']}\n")
-
-
-def _unknown(name: str, registry: Registry, tools: str) -> Refused:
-    close = get_close_matches(name, registry.names, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"`ferrule list {tools}` shows all"
-    return Refused(f"there is no tool `{name}`; {hint}")
 
 
 # ---- for people ----------------------------------------------------------------------------------
@@ -168,22 +163,9 @@ def _told_hints(traits: Traits) -> Iterator[str]:
 
 def _parameters(definition: Definition) -> Iterator[str]:
     """Yield the names of the parameters; one that may be left out ends in a question mark."""
-    required = _strings(definition.input_schema.get("required"))
-    for name in _properties(definition):
+    required = required_of(definition.input_schema)
+    for name in properties_of(definition.input_schema):
         yield one_line(name, 60) + ("" if name in required else "?")
-
-
-def _properties(definition: Definition) -> Mapping[str, object]:
-    properties = definition.input_schema.get("properties")
-    return cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
-
-
-def _listed(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def _strings(value: object) -> list[str]:
-    return [one for one in _listed(value) if isinstance(one, str)]
 
 
 def _first_sentence(description: str) -> str:
@@ -202,7 +184,11 @@ def _detail(registry: Registry, name: str) -> Group:
     described = Text(visible(definition.description.strip()) or "It has no description.")
     parts: list[RenderableType] = [Text(name, style="bold"), Padding(described, (0, 0, 1, 2))]
     parts.append(Padding(facts, (0, 0, 1, 2)))
-    parts.append(_parameter_table(definition) if _properties(definition) else Text("no parameters"))
+    parts.append(
+        _parameter_table(definition)
+        if properties_of(definition.input_schema)
+        else Text("no parameters")
+    )
     return Group(*parts)
 
 
@@ -237,40 +223,13 @@ def _parameter_table(definition: Definition) -> Table:
     table.add_column("type", overflow="fold", max_width=WIDEST)
     table.add_column("", overflow="fold", style="dim", max_width=WIDEST)
     table.add_column("description", overflow="fold", ratio=1)
-    required = _strings(definition.input_schema.get("required"))
-    for name, schema in _properties(definition).items():
-        known = cast("dict[str, object]", schema) if isinstance(schema, dict) else {}
-        default = f"default {_json(known['default'])}" if "default" in known else "optional"
+    required = required_of(definition.input_schema)
+    for name, schema in properties_of(definition.input_schema).items():
+        default = f"default {json_line(schema['default'])}" if "default" in schema else "optional"
         table.add_row(
             Text(one_line(name)),
-            Text(_type(known)),
+            Text(kind_of(schema)),
             Text("required" if name in required else default),
-            Text(one_line(str(known.get("description", "")))),
+            Text(one_line(str(schema.get("description", "")))),
         )
     return table
-
-
-def _type(schema: Mapping[str, object]) -> str:
-    """Return in a few words what a parameter may be."""
-    branches = _schemas(schema.get("anyOf", schema.get("oneOf")))
-    if branches:
-        return " | ".join(map(_type, branches))
-    if "enum" in schema:
-        return one_line(" | ".join(map(_json, _listed(schema["enum"]))), 200)
-    if "const" in schema:
-        return _json(schema["const"])
-    if "$ref" in schema:
-        return one_line(str(schema["$ref"]).rpartition("/")[2], 40)
-    kinds = schema.get("type", "any")
-    named = one_line(" | ".join(_strings(kinds)) or str(kinds), 60)
-    form = f" ({one_line(str(schema['format']), 40)})" if "format" in schema else ""
-    items = _schemas([schema.get("items")])
-    return named + form + "".join(f" of {_type(one)}" for one in items)
-
-
-def _schemas(values: object) -> list[dict[str, object]]:
-    return [cast("dict[str, object]", one) for one in _listed(values) if isinstance(one, dict)]
-
-
-def _json(value: object) -> str:
-    return one_line(json.dumps(value, ensure_ascii=False), 60)

@@ -5,16 +5,21 @@ TOOLS is `module:name` or `path.py:name`; the name may be left out. What it name
 of tools, a registry, or a function that gives one of these: plain, async, or an async context
 manager. Without a name it is what the module calls `registry` or `tools`, and if there is neither,
 every tool at the module's top level.
+
+What is nothing of Python's is an MCP server, or a file of several: see `_outside`, which takes a
+second to load and so is loaded when such a thing is named.
 """
 
 import importlib.util
 import inspect
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from difflib import get_close_matches
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard, cast
@@ -22,8 +27,12 @@ from typing import TypeGuard, cast
 from ferrule import Registry, Source, Tool
 from ferrule.cli._blame import TheirCode
 from ferrule.cli._refused import Refused
+from ferrule.helpers import one_line
 
-_FORMS = "TOOLS is a file, `path.py` or `path.py:name`, or a module, `module:name`"
+_FORMS = (
+    "TOOLS is a file, `path.py` or `path.py:name`, a module, `module:name`, or an MCP server: its "
+    "command in quotes, its URL, or an mcp.json"
+)
 _TARGET = re.compile(r"(?P<where>.+\.py|[^\W\d]\w*(\.\w+)*)(:(?P<name>[^\W\d]\w*(\.\w+)*))?")
 _NAMES = ("registry", "tools")
 _STEPS = 8
@@ -37,9 +46,13 @@ def load(target: str) -> object:
     The folder of a file, or the working directory for a module, stays importable: tools may import
     their neighbours when they are called.
 
+    A server is not connected to before what is returned is opened.
+
     Raises:
         Refused: there is no such thing, or its code raised.
     """
+    if _is_outside(target):
+        return importlib.import_module("ferrule.cli._outside").servers(target)
     where, name = _parted(target)
     with TheirCode(f"cannot load {target}"):
         module = _from_file(Path(where)) if where.endswith(".py") else _from_name(where)
@@ -69,7 +82,43 @@ async def opened(value: object, target: str) -> AsyncGenerator[Registry]:
             await stack.aclose()
 
 
+def no_such_tool(name: str, registry: Registry, target: str) -> Refused:
+    """Return what to say of a name that no tool of `target` has."""
+    close = get_close_matches(name, registry.names, n=1)
+    shows = shlex.join(["ferrule", "list", target])
+    hint = f"did you mean `{close[0]}`?" if close else f"`{shows}` shows all"
+    return Refused(f"there is no tool `{one_line(name, 100)}`; {hint}")
+
+
 # ---- finding -------------------------------------------------------------------------------------
+
+
+def _is_outside(target: str) -> bool:
+    """
+    Return whether TOOLS is a server or a file of servers, and nothing of Python's.
+
+    A word that could be either is a module if there is one, else a program.
+    """
+    if target.startswith(("http://", "https://")) or target.endswith(".json"):
+        return True
+    found, words = _TARGET.fullmatch(target), target.split()
+    if found is None:
+        return len(words) > 1 or (len(words) == 1 and _is_program(words[0]))
+    if found["where"].endswith(".py"):
+        return len(words) > 1 and not Path(found["where"]).is_file()
+    return found["name"] is None and _is_program(target) and not _is_module(target)
+
+
+def _is_program(word: str) -> bool:
+    return shutil.which(word) is not None
+
+
+def _is_module(name: str) -> bool:
+    first = name.partition(".")[0]
+    if first in sys.modules or first in sys.builtin_module_names:
+        return True
+    spec = PathFinder.find_spec(first, [str(Path.cwd()), *sys.path])
+    return spec is not None and spec.origin is not None  # Else it is any folder of that name.
 
 
 def _parted(target: str) -> tuple[str, str]:

@@ -1,50 +1,23 @@
 """`ferrule run`: the calls of one response, as one batch."""
 
-import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import anyio
 import click
 import msgspec
 
-from ferrule import (
-    Batch,
-    Cancelled,
-    Completed,
-    Executor,
-    Failed,
-    Outcome,
-    Registry,
-    Rejected,
-    Suspended,
-    ToolCall,
-    Unknown,
-    digest,
-)
+from ferrule import Executor, Outcome, Registry, Suspended, ToolCall, digest
 from ferrule.cli._board import Board
-from ferrule.cli._display import Display, shown
+from ferrule.cli._display import shown
 from ferrule.cli._durable import Kept, run_kept
+from ferrule.cli._endings import DONE, exit_code, is_stuck, question, watched
 from ferrule.cli._journal import faults, printable
 from ferrule.cli._loading import load, opened
-from ferrule.cli._refused import INTERRUPTED, Refused
-from ferrule.cli._signals import Interruption
+from ferrule.cli._refused import Refused
 from ferrule.cli._streams import ResultStream, result_stream
 from ferrule.cli._turn import AUTO, FORMATS, read_turn
-from ferrule.helpers import one_line
-
-UNKNOWN, NEEDS_ANSWER, FAILED, DONE = 4, 3, 1, 0
-"""Exit codes by what became of the calls; of several, the first of these that occurs."""
-
-CODES: Mapping[type[Outcome], int] = {
-    Completed: DONE,
-    Failed: FAILED,
-    Rejected: FAILED,
-    Cancelled: FAILED,
-    Suspended: NEEDS_ANSWER,
-    Unknown: UNKNOWN,
-}
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -152,7 +125,7 @@ async def _run(value: object, asked: Turn, result: ResultStream) -> tuple[int, b
             calls = wire.calls(asked.response)
             outcomes, interrupted = await _outcomes(registry, calls, asked)
             ended = [one for one in outcomes if one is not None]
-            code, stuck = interrupted or _exit_code(ended), any(map(_is_stuck, ended))
+            code, stuck = interrupted or exit_code(ended), any(map(is_stuck, ended))
             waits = any(isinstance(outcome, Suspended) for outcome in ended)
             if len(ended) == len(calls) and not waits:
                 result.write_json(wire.outputs(calls, ended), compact=asked.compact)
@@ -161,10 +134,6 @@ async def _run(value: object, asked: Turn, result: ResultStream) -> tuple[int, b
             raise
         error.show()  # The tools did not close; what became of the calls weighs more.
     return code, stuck
-
-
-def _is_stuck(outcome: Outcome) -> bool:
-    return isinstance(outcome, Unknown) and outcome.reason == "still_running"
 
 
 async def _outcomes(
@@ -184,42 +153,12 @@ async def _batch(
     board = Board(calls)
     batch = Executor(registry, max_parallel=asked.max_parallel).batch(calls, caller=asked.by)
     with shown(board) as display:
-        interrupted = await _watched(batch, display)
+        interrupted = await watched(batch, display)
         for index, outcome in enumerate(batch.outcomes):
             if index not in board.ended:
                 display.end(index, outcome)
     display.note(board.summary if calls else "the response calls no function")
     for call, outcome in zip(calls, batch.outcomes, strict=True):
         if isinstance(outcome, Suspended):
-            display.note(_question(call, outcome))
+            display.note(question(call, outcome))
     return batch.outcomes, interrupted
-
-
-async def _watched(batch: Batch, display: Display) -> int:
-    """Show a batch until it has ended or a signal stopped it; return 0 or the signal's code."""
-    reading = anyio.CancelScope()
-
-    def stop() -> None:
-        display.stop()
-        reading.cancel()
-
-    try:
-        with Interruption(stop, display.leave) as interruption, reading:
-            async with batch:
-                async for event in batch:
-                    display.tell(event)
-    except KeyboardInterrupt:  # A tool raised it: its siblings were stopped as for a signal.
-        return INTERRUPTED
-    return interruption.exit_code
-
-
-def _question(call: ToolCall, outcome: Suspended) -> str:
-    request = outcome.request
-    schema = one_line(json.dumps(request.schema, ensure_ascii=False))
-    message = one_line(request.message)
-    return f"{one_line(call.name)} ({one_line(call.id)}) needs an answer: {message} as {schema}"
-
-
-def _exit_code(outcomes: Sequence[Outcome]) -> int:
-    codes = {CODES[type(outcome)] for outcome in outcomes}
-    return next((code for code in (UNKNOWN, NEEDS_ANSWER, FAILED) if code in codes), DONE)

@@ -1,5 +1,6 @@
 """`ferrule serve`: tools for clients of MCP, over standard input and output or HTTP."""
 
+import asyncio
 import functools
 import logging
 import logging.handlers
@@ -13,7 +14,7 @@ import anyio
 import click
 import msgspec
 
-from ferrule import Executor, InvalidValue
+from ferrule import Executor, InvalidValue, Registry
 from ferrule.cli._joined import joined
 from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
@@ -73,7 +74,8 @@ def command(  # noqa: PLR0913  # one for each option
     Serve tools to clients of MCP, in both eras of the protocol.
 
     TOOLS is a file with tools, `path.py` or `path.py:name`, or a module, `module:name`; several
-    are served as one. What tools print goes to standard error.
+    are served as one. So are other people's servers: a command in quotes, a URL, an `mcp.json`.
+    What tools print goes to standard error.
 
     Over HTTP the server answers at /mcp, to its own names alone: those of this machine, HOST, and
     what --host says. With --journal, a call that waits for an answer waits there too: see `ferrule
@@ -121,49 +123,84 @@ def _rules(file: str) -> Rules:
 
 
 async def _serve(values: Sequence[tuple[object, str]], asked: Asked, result: ResultStream) -> int:
-    async with AsyncExitStack() as stack:
-        parts = [await stack.enter_async_context(opened(*value)) for value in values]
-        try:
-            server = Server(
-                joined(parts, asked.rules),
-                runtime=None if asked.journal is None else functools.partial(_kept, asked.journal),
-                lock=asked.lock,
-                name=asked.name,
-            )
-            if asked.address is None:
-                return await _by_pipe(server, result)
+    """
+    Serve until nobody is left to serve; return the code of a signal that came first.
+
+    A signal ends what is served, and never the closing: clients send SIGTERM soon after they closed
+    standard input, and servers behind this one have to be ended all the same.
+    """
+    leaving = _Leaving()
+    with Interruption(leaving.stop, leaving.leave) as interruption:
+        leaving.interruption = interruption
+        async with AsyncExitStack() as stack:
+            with leaving.doing:
+                for value in values:
+                    leaving.parts.append(await stack.enter_async_context(opened(*value)))
+                await _served(leaving.parts, asked, result)
+            leaving.is_closing.set()
+    return interruption.exit_code
+
+
+async def _served(parts: Sequence[Registry], asked: Asked, result: ResultStream) -> None:
+    try:
+        server = Server(
+            joined(parts, asked.rules),
+            runtime=None if asked.journal is None else functools.partial(_kept, asked.journal),
+            lock=asked.lock,
+            name=asked.name,
+        )
+        if asked.address is None:
+            with result.opened() as stdout:
+                async with server:
+                    await server.stdio(stdout=stdout)
+        else:
             host, port = asked.address
             await server.http(
                 host, port, hosts=asked.hosts, origins=asked.origins, started=_started
             )
-        except OSError as error:
-            raise Refused(f"cannot serve: {error.strerror or error}") from None
-        except (InvalidValue, JournalError) as error:
-            raise Refused(str(error)) from None
-    return 0
+    except OSError as error:
+        raise Refused(f"cannot serve: {error.strerror or error}") from None
+    except (InvalidValue, JournalError) as error:
+        raise Refused(str(error)) from None
 
 
-async def _by_pipe(server: Server, result: ResultStream) -> int:
-    """Serve until the client closes standard input; return the code of a signal that came first."""
-    serving = anyio.CancelScope()
+class _Leaving:
+    """
+    What a signal does: what is served ends, and then what was opened closes.
 
-    def leave() -> None:
-        os._exit(_INTERRUPTED)
+    A thread may read standard input, and nothing but its end lets go of it. So after a while what
+    was opened is closed in spite of it, and the process ends.
+    """
 
-    def stop() -> None:
-        serving.cancel()
-        # A thread reads standard input, and nothing but its end lets go of it.
-        impatient = threading.Timer(_PATIENCE, leave)
+    interruption: Interruption
+
+    def __init__(self) -> None:
+        self.doing = anyio.CancelScope()
+        self.parts: list[Registry] = []
+        self.is_closing = threading.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def stop(self) -> None:
+        """End what is being served; called in the loop."""
+        self.doing.cancel()
+        impatient = threading.Timer(_PATIENCE, self._leave_in_spite)
         impatient.daemon = True
         impatient.start()
 
-    with Interruption(stop, leave) as interruption, result.opened() as stdout, serving:
-        async with server:
-            await server.stdio(stdout=stdout)
-    return interruption.exit_code
+    def leave(self) -> None:
+        """Wait for nothing."""
 
+    def _leave_in_spite(self) -> None:
+        if self.is_closing.is_set():
+            return
+        with suppress(RuntimeError):  # The loop may have ended this very moment.
+            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        os._exit(self.interruption.exit_code)
 
-_INTERRUPTED = 130
+    async def _close(self) -> None:
+        for part in self.parts:
+            with suppress(ExceptionGroup):  # Nobody is left who would be told.
+                await part.aclose()
 
 
 @asynccontextmanager
@@ -195,5 +232,7 @@ def _log_without_waiting() -> None:
     lines: queue.Queue[logging.LogRecord] = queue.Queue(_LINES)
     writer = logging.StreamHandler()
     writer.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[_Dropping(lines)])
+    dropping = _Dropping(lines)
+    dropping.setFormatter(logging.Formatter())  # The message alone: the writer adds the rest.
+    logging.basicConfig(level=logging.WARNING, handlers=[dropping])
     logging.handlers.QueueListener(lines, writer).start()

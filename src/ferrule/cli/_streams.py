@@ -40,6 +40,11 @@ class ResultStream:
         """Whether it is a terminal that takes escape codes."""
         return takes_codes(self._descriptor)
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person reads it, on a terminal."""
+        return os.isatty(self._descriptor)
+
     def opened(self) -> TextIO:
         """Return it as a file of its own, for those who write all that goes out."""
         return os.fdopen(os.dup(self._descriptor), "w", encoding="utf-8", newline="\n")

@@ -19,6 +19,7 @@ from ferrule import (
     FerruleError,
     InputRequest,
     InvalidCall,
+    InvalidDefinition,
     InvalidTool,
     InvalidValue,
     Invocation,
@@ -225,7 +226,7 @@ def _check_single(one: Offered, offered: Mapping[str, Offered], taken: Mapping[s
     other = taken.get(one.tool.definition.name)
     if other is not None:
         raise InvalidTool(
-            f"`{one_line(other, 100)}` is called so already; rename one with `rename=`"
+            f"`{one_line(other, 100)}` is called so already; give one another name with `rename`"
         )
 
 
@@ -236,6 +237,7 @@ def _offered(
         raise InvalidTool("it has no name")
     if (same := before.offered.get(name)) is not None and same.told == told:
         return same
+    _check_name(naming.ours(name))
     definition = definition_of(told, name=naming.ours(name))
     if modern and (reason := _header_fault(told)):
         raise InvalidTool(reason)
@@ -243,6 +245,15 @@ def _offered(
     tool = RemoteTool(definition, traits, run)
     tool.offered = Offered(name, told, tool, bind(tool, origin=naming.origin))
     return tool.offered
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that no tool may have; here it is not the server's to give another."""
+    try:
+        Definition(name)
+    except InvalidDefinition as error:
+        what = str(error).rpartition(";")[0]
+        raise InvalidTool(f"{what}; give it another with `rename`") from None
 
 
 def _header_fault(wire: Wire) -> str | None:

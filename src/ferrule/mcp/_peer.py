@@ -1,5 +1,6 @@
 """One server and its tools: listed, called, and listed again when they change."""
 
+import logging
 from collections.abc import Callable
 from itertools import count
 
@@ -20,6 +21,8 @@ from ferrule.mcp._session import Closed, Line
 from ferrule.mcp._shapes import Wire, list_of, object_of
 from ferrule.mcp._targets import Target
 from ferrule.mcp._wiring import Broken
+
+logger = logging.getLogger("ferrule.mcp")
 
 ROUNDS = 10
 """How often one call may come back with a question."""
@@ -264,9 +267,17 @@ class Peer:
             done.value, self.naming, self.call, before=before, modern=connection.is_modern
         )
         self._listed, self.error = connection, None
+        self._warn_of(before)
         self._settle(heard)
         if before.offered != self.snapshot.offered:
             self._changed(self)
+
+    def _warn_of(self, before: Snapshot) -> None:
+        """Name what cannot be used, once for as long as it is so."""
+        for bad in self.snapshot.quarantined:
+            if bad not in before.quarantined:
+                origin = one_line(bad.origin, 100)
+                logger.warning("`%s` of %s cannot be used: %s", bad.name, origin, bad.reason)
 
     def _settle(self, heard: int) -> None:
         self._settled = max(self._settled, heard)

@@ -10,11 +10,13 @@ import anyio
 import mcp_types as types
 
 from ferrule import FerruleError, InvalidValue, Tool, TraitFields, Traits
+from ferrule.helpers import one_line
+from ferrule.mcp._file import Entry, Unread, entries_in
 from ferrule.mcp._listing import Naming, Quarantined
 from ferrule.mcp._outside import Ended, held
 from ferrule.mcp._peer import Peer
 from ferrule.mcp._session import Unreachable
-from ferrule.mcp._targets import Environment, Target, Unread, target_of, targets_in
+from ferrule.mcp._targets import Environment, Target, target_of
 
 logger = logging.getLogger("ferrule.mcp")
 
@@ -40,7 +42,7 @@ def connect(  # each by keyword; what a host may say of a server
         target: A URL, a command line or its words, the path of an `mcp.json`, a server object of
             the SDK; or a `Command`, an `Address`, an `InProcess`, which say more.
         prefix: Stands before each name, as in `fs__read`; `{server}` is the server's name in its
-            file.
+            file. It goes before what an entry of a file says, as `rename` and `traits` do.
         origin: Where the tools come from, as fingerprints have it; made of the target if left out.
             A file's servers are `mcp:NAME`, each.
         traits: What MCP cannot say, by a tool's name there or here: `uses`, `sequential`,
@@ -190,26 +192,27 @@ class Remote:
 
     async def _open(self) -> None:
         whole = self._target
-        targets = targets_in(whole) if isinstance(whole, Path) else {"": whole}
-        for name, target in targets.items():
-            if isinstance(target, Unread):
-                self._failed[name] = target.reason
+        entries = entries_in(whole) if isinstance(whole, Path) else {"": Entry(whole)}
+        for name, entry in entries.items():
+            if isinstance(entry.target, Unread):
+                self._failed[name] = entry.target.reason
+                _warn_of(name, entry.target.reason)
             else:
                 self._peers[name] = Peer(
-                    target, self._named(name), grace=self._grace, changed=self._tell
+                    entry.target, self._named(name, entry), grace=self._grace, changed=self._tell
                 )
         await self._all(Peer.open)
 
-    def _named(self, name: str) -> Naming:
+    def _named(self, name: str, entry: Entry) -> Naming:
         naming = self._naming
         if not isinstance(self._target, Path):
             return naming
         return Naming(
             origin=f"{naming.origin}:{name}",
             server=name,
-            prefix=naming.prefix,
-            rename=naming.rename,
-            traits=naming.traits,
+            prefix=entry.prefix if naming.prefix is None else naming.prefix,
+            rename={**entry.rename, **naming.rename},
+            traits={**entry.traits, **naming.traits},
             timeout=naming.timeout,
         )
 
@@ -227,7 +230,7 @@ class Remote:
                 group.start_soon(one, name, peer)
         if isinstance(self._target, Path):
             for name in errors:
-                logger.warning("the server `%s` is not there: %s", name, self._failed[name])
+                _warn_of(name, self._failed[name])
         elif errors:
             self._failed.clear()
             (error,) = errors.values()
@@ -244,6 +247,10 @@ class Remote:
     def _tell(self, peer: Peer) -> None:
         for told in self._listeners:
             told(peer.naming.origin)
+
+
+def _warn_of(name: str, reason: str) -> None:
+    logger.warning("the server `%s` is not there: %s", one_line(name, 100), reason)
 
 
 def _plain(info: types.Implementation | None) -> dict[str, Any] | None:

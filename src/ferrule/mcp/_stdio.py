@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -45,6 +45,9 @@ _LAST_WORDS = 0.5
 
 _POLL = 0.01
 
+_TOLD = 10
+"""Lines of one child that are no messages and that are logged as such."""
+
 
 class TooLong(FerruleError):
     """A server wrote a line that is longer than a message may be."""
@@ -66,6 +69,7 @@ class Child:
         self.process = process
         self.tail = b""
         self.broke: Exception | None = None
+        self._odd = 0
 
     @property
     def said(self) -> str:
@@ -83,7 +87,7 @@ class Child:
             parts.append(f"it wrote: {self.said}")
         if missed := _missed(self.tail.decode("utf-8", "replace"), passed):
             names = ", ".join(missed)
-            parts.append(f"it names {names}, set here and not passed on: give it with `env=`")
+            parts.append(f"it names {names}, set here and not passed on: give it in `env`")
         return "; ".join(parts)
 
     async def drain(self) -> None:
@@ -103,12 +107,20 @@ class Child:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
                 try:
                     async for line in _lines(self.process.stdout):
-                        if (message := _parsed(line)) is not None:
+                        if (message := _parsed(line, self._tell_odd)) is not None:
                             await to_session.send(message)
                     await self._has_ended(_LAST_WORDS)  # So that its code can be told.
                 except TooLong as error:
                     self.broke = error
                     logger.warning("server %d: %s", self.process.pid, error)
+
+    def _tell_odd(self, line: bytes) -> None:
+        """Log a line that is no message, for as long as there are few of them."""
+        self._odd += 1
+        if self._odd <= _TOLD:
+            text = one_line(line[:200].decode("utf-8", "replace"))
+            more = "; further ones are not told" if self._odd == _TOLD else ""
+            logger.warning("a line of a server is no message: %s%s", text, more)
 
     async def write(
         self,
@@ -123,6 +135,7 @@ class Child:
                     text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await self.process.stdin.send(f"{text}\n".encode())
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            await self._has_ended(_LAST_WORDS)  # So that its code can be told.
             await to_session.aclose()
 
     async def stop(self) -> None:
@@ -220,17 +233,15 @@ async def _lines(stream: ByteReceiveStream) -> AsyncGenerator[bytes]:
     yield b"".join(parts)
 
 
-def _parsed(line: bytes) -> SessionMessage | None:
-    """Return the message of a line; what is none is logged, and is an error to who waits for it."""
+def _parsed(line: bytes, tell: Callable[[bytes], None]) -> SessionMessage | None:
+    """Return the message of a line; what is none is told, and is an error to who waits for it."""
     text = line.removeprefix(b"\xef\xbb\xbf").strip()
     if not text:
         return None
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValueError as error:
-        logger.warning(
-            "a line of a server is no message: %s", one_line(text[:200].decode("utf-8", "replace"))
-        )
+        tell(text)
         return _as_error(text, error)
 
 

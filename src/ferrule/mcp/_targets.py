@@ -1,7 +1,6 @@
-"""What can be connected to: a command, an address, a server in this process, a file of many."""
+"""What can be connected to: a command, an address, a server in this process."""
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,12 +19,10 @@ from mcp.shared.direct_dispatcher import DirectDispatcher
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 
-from ferrule import FerruleError, InvalidValue, Secret, read_json
-from ferrule.errors import InvalidJSON
+from ferrule import FerruleError, InvalidValue, Secret
 from ferrule.helpers import one_line
 from ferrule.mcp._memory import called, in_memory
 from ferrule.mcp._oauth import SignIn
-from ferrule.mcp._shapes import Wire, is_list, is_object, object_of
 from ferrule.mcp._soft import BODY_BYTES, SoftClient, Verdict
 from ferrule.mcp._stdio import Child, child
 
@@ -135,10 +132,28 @@ class Command(_CommandFacts, frozen=True):
         return 0.0
 
     async def open(self, stack: AsyncExitStack) -> Lane:
-        """Start the child."""
+        """
+        Start the child.
+
+        Raises:
+            FerruleError: it cannot be started; the sentence says why.
+        """
         env = self.variables
-        running, streams = await stack.enter_async_context(child(self.argv, env=env, cwd=self.cwd))
+        try:
+            running, streams = await stack.enter_async_context(
+                child(self.argv, env=env, cwd=self.cwd)
+            )
+        except OSError as error:
+            raise FerruleError(self._unstarted(error)) from error
         return _ChildLane(Framed(*streams), running, env)
+
+    def _unstarted(self, error: OSError) -> str:
+        program = one_line(self.argv[0], 100)
+        if self.cwd is not None and not Path(self.cwd).is_dir():
+            return f"`{program}` cannot be started: there is no folder {one_line(str(self.cwd))}"
+        if isinstance(error, FileNotFoundError):
+            return f"there is no program `{program}`; is it installed, and on the PATH?"
+        return f"`{program}` cannot be started: {error.strerror or error}"
 
 
 class _ChildLane(msgspec.Struct):
@@ -258,12 +273,6 @@ class _MemoryLane(msgspec.Struct):
         return ""
 
 
-class Unread(msgspec.Struct, frozen=True):
-    """A server that its file names and that cannot be connected to; `reason` says why."""
-
-    reason: str
-
-
 Environment: TypeAlias = Variables | Sequence[str]
 """Variables with their values, or names of our own that a child gets as well."""
 
@@ -316,104 +325,3 @@ def _with(target: Target, env: Environment) -> Target:
     if isinstance(env, str) or not all(isinstance(name, str) for name in env):
         raise InvalidValue('`env` is names of variables, as in ["TOKEN"], or a mapping with values')
     return msgspec.structs.replace(target, inherit=(*target.inherit, *env))
-
-
-def targets_in(path: Path) -> dict[str, Target | Unread]:
-    """
-    Return the servers that a file names, in its order; those that cannot be, with the reason.
-
-    The file is what editors and assistants call `mcp.json`: an object `mcpServers` (or `servers`)
-    of a `command` with `args`, `env`, `cwd` and `inherit`, or of a `url` with `headers`. In every
-    text `${NAME}` and `${NAME:-otherwise}` stand for a variable of ours.
-
-    Raises:
-        FerruleError: the file cannot be read, or is something else.
-    """
-    try:
-        read = read_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, InvalidJSON) as error:
-        raise FerruleError(f"{path} cannot be read as an mcp.json: {error}") from None
-    document = object_of(read)
-    servers = document.get("mcpServers", document.get("servers"))
-    if not is_object(servers):
-        raise FerruleError(f'{path} is no mcp.json: it has no object "mcpServers"')
-    found = {name: _entry(entry, path) for name, entry in servers.items()}
-    return {name: target for name, target in found.items() if target is not None}
-
-
-def _entry(entry: object, path: Path) -> Target | Unread | None:
-    fields = object_of(entry)
-    if fields.get("disabled") is True:
-        return None
-    try:
-        if "command" in fields:
-            return _command(fields, path)
-        if "url" in fields:
-            return _address(fields)
-    except InvalidValue as error:
-        return Unread(str(error))
-    return Unread('it has neither a "command" nor a "url"')
-
-
-def _command(fields: Wire, path: Path) -> Command:
-    words = [_text(fields, "command"), *_texts(fields, "args")]
-    cwd = _text(fields, "cwd") if "cwd" in fields else None
-    return Command(
-        tuple(words),
-        env=_table(fields, "env"),
-        inherit=tuple(_texts(fields, "inherit")),
-        cwd=None if cwd is None else path.parent / cwd,
-        era=_era(fields),
-    )
-
-
-def _address(fields: Wire) -> Address:
-    if fields.get("type") == "sse":
-        raise InvalidValue(
-            '"sse" is an old transport that is not spoken here; is there one of type "http"?'
-        )
-    return Address(_text(fields, "url"), headers=_table(fields, "headers"), era=_era(fields))
-
-
-def _era(fields: Wire) -> Era:
-    era = fields.get("era", "auto")
-    if era not in {"auto", "legacy"}:
-        raise InvalidValue('its "era" is "auto" or "legacy"')
-    return "auto" if era == "auto" else "legacy"
-
-
-def _text(fields: Wire, name: str) -> str:
-    value = fields[name]
-    if not isinstance(value, str) or not value:
-        raise InvalidValue(f'its "{name}" is a text')
-    return _filled(value)
-
-
-def _texts(fields: Wire, name: str) -> list[str]:
-    value = fields.get(name, [])
-    if not is_list(value) or not all(isinstance(one, str) for one in value):
-        raise InvalidValue(f'its "{name}" is a list of texts')
-    return [_filled(one) for one in value]
-
-
-def _table(fields: Wire, name: str) -> dict[str, str | Secret[str]]:
-    value = fields.get(name, {})
-    if not is_object(value) or not all(isinstance(one, str) for one in value.values()):
-        raise InvalidValue(f'its "{name}" is an object of texts')
-    return {key: Secret(_filled(one)) for key, one in value.items()}
-
-
-def _filled(text: str) -> str:
-    """Return a text with our variables in their places."""
-    return _PLACE.sub(_value, text)
-
-
-_PLACE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-
-
-def _value(found: re.Match[str]) -> str:
-    otherwise: str | None = found[2]
-    value = os.environ.get(found[1], otherwise)
-    if value is None:
-        raise InvalidValue(f"the variable {found[1]} is not set")
-    return value
