@@ -30,7 +30,7 @@ from ferrule import (
 )
 from ferrule.helpers import one_line
 from ferrule.mcp._from_mcp import definition_of, traits_of
-from ferrule.mcp._shapes import Wire, is_list, is_object
+from ferrule.mcp._shapes import Wire, is_list, is_object, object_of
 
 PAGES, TOOLS, SECONDS = 1_000, 10_000, 60.0
 """Where a listing is taken for one that does not end."""
@@ -138,6 +138,7 @@ class Naming(msgspec.Struct, frozen=True, kw_only=True):
         rename: Names of ours by theirs, also as `server/name`.
         traits: What the host says, by either name.
         timeout: Seconds a call may take, unless the host says otherwise of the tool.
+        tasks: Whether a call may be answered with a task.
     """
 
     origin: str
@@ -146,6 +147,7 @@ class Naming(msgspec.Struct, frozen=True, kw_only=True):
     rename: Mapping[str, str] = {}
     traits: Mapping[str, TraitFields | Traits] = {}
     timeout: float | None = None
+    tasks: bool = False
 
     def ours(self, name: str) -> str:
         """Return what a tool is called here."""
@@ -236,6 +238,8 @@ def _offered(
         raise InvalidTool("it has no name")
     if (same := before.offered.get(name)) is not None and same.told == told:
         return same
+    if reason := _task_fault(told, modern=modern, taken=naming.tasks):
+        raise InvalidTool(reason)
     definition = definition_of(told, name=naming.ours(name))
     if modern and (reason := _header_fault(told)):
         raise InvalidTool(reason)
@@ -243,6 +247,14 @@ def _offered(
     tool = RemoteTool(definition, traits, run)
     tool.offered = Offered(name, told, tool, bind(tool, origin=naming.origin))
     return tool.offered
+
+
+def _task_fault(wire: Wire, *, modern: bool, taken: bool) -> str | None:
+    """Say why a tool cannot be called whose calls can only be tasks."""
+    if object_of(wire.get("execution")).get("taskSupport") != "required" or (modern and taken):
+        return None
+    said = "it can only be called as a task"
+    return f"{said}: say `tasks=True`" if modern else f"{said} of 2025-11-25, not spoken here"
 
 
 def _header_fault(wire: Wire) -> str | None:
