@@ -25,6 +25,7 @@ its client comes back to see them, to answer, and for the end; see `_long`.
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Mapping
 from datetime import UTC, datetime
@@ -354,30 +355,40 @@ class Call:
 
     async def serve(self, request: Request) -> Answer:
         """Stand by a request until there is an answer for it; stop the call if it is cancelled."""
-        return cast("Answer", await self.serve_within(request, None))
+        return cast("Answer", await self.serve_within(request, math.inf, _never))
 
-    async def serve_within(self, request: Request, seconds: float | None) -> Answer | None:
-        """Do as `serve`, or give nothing if there is no answer yet after so many seconds."""
-        answer: Answer | None = None
+    async def serve_within(
+        self, request: Request, seconds: float, may_go_on: Callable[[], bool]
+    ) -> Answer | None:
+        """Do as `serve`, but give nothing after so many seconds, if the call may be a task then."""
         stands_by = True
         try:
-            with anyio.move_on_after(seconds):
-                while answer is None:
-                    news = self._news
-                    await self._report(request)
-                    answer = await self._answer()
-                    if answer is None:
-                        await news.wait()
-            if answer is None:
+            answer: Answer | None = None
+            if seconds > 0:
+                with anyio.move_on_after(seconds):
+                    answer = await self._news_of(request)
+            answer = answer or await self._answer()
+            if answer is None and may_go_on():
+                self.become_task()
                 await self.until_kept()
-                answer = await self._answer()
-            if answer is not None:
+            else:
+                answer = answer or await self._news_of(request)
                 await self.life.announce()
             stands_by = False
         finally:
             if stands_by:
                 self.stop()
         return answer
+
+    async def _news_of(self, request: Request) -> Answer:
+        """Wait until there is an answer; tell meanwhile how far the call is."""
+        while True:
+            news = self._news
+            await self._report(request)
+            answer = await self._answer()
+            if answer is not None:
+                return answer
+            await news.wait()
 
     async def _report(self, request: Request) -> None:
         while self._updates:
@@ -512,6 +523,10 @@ class Call:
             if given is not None:
                 del self._open[name]  # Its tool may not have come to its turn before we look.
                 waiting.answer(given)
+
+
+def _never() -> bool:
+    return False
 
 
 def now() -> datetime:

@@ -128,7 +128,7 @@ class Following:
         self._ask = ask
         self._answered: set[str] = set()
         self._round = 0
-        self._told = ""
+        self._told = self._stand.said
         self._is_over = False
 
     async def ended(self) -> Wire:

@@ -22,6 +22,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import math
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -37,7 +38,7 @@ from ferrule.mcp._calls import Answer, Call, Standing
 from ferrule.mcp._durable import DurableCall, batch_of
 from ferrule.mcp._lives import Life
 from ferrule.mcp._request import Request, Wire, check_name, is_modern, takes_tasks
-from ferrule.mcp._shapes import TASKS
+from ferrule.mcp._shapes import TASKS, is_number
 from ferrule.mcp._to_mcp import error_of
 from ferrule.mcp._who import Session
 from ferrule.ports import Runtime
@@ -71,8 +72,12 @@ class Tasks(msgspec.Struct, frozen=True, kw_only=True):
     required: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.after < 0 or not (self.ttl > 0 and self.poll > 0 and self.most > 0):
+        times = (self.after, self.ttl, self.poll, self.most)
+        fit = all(is_number(one) and math.isfinite(one) and one >= 0 for one in times)
+        if not fit or self.ttl == 0 or self.poll == 0 or self.most == 0:
             raise InvalidValue("tasks: after is 0 or more; ttl, poll and most are more than 0")
+        if isinstance(self.required, str):
+            raise InvalidValue("tasks: required is names of tools, as ('one',)")
 
 
 def tasks_of(given: Tasks | float | None) -> Tasks | None:
@@ -84,7 +89,7 @@ def tasks_of(given: Tasks | float | None) -> Tasks | None:
     """
     if given is None or isinstance(given, Tasks):
         return given
-    if isinstance(given, bool):
+    if not is_number(given):
         raise InvalidValue("tasks is seconds, or a Tasks(…) that says more")
     return Tasks(after=given)
 
@@ -122,9 +127,7 @@ class Task:
     async def created(self) -> Told:
         """Return what a call is answered with that became this task."""
         standing = await self.call.standing()
-        head = {**self._head(standing), "status": "working", "resultType": "task"}
-        head.pop("statusMessage", None)
-        return head
+        return {**self._head(standing), "status": "working", "resultType": "task"}
 
     def _head(self, standing: Standing) -> Told:
         kept_for_ever = isinstance(self.call, DurableCall)
@@ -175,15 +178,13 @@ class Keeper:
 
     async def served(self, call: Call, request: Request) -> Answer | Told:
         """Stand by a request until there is an answer, or until its call is a task."""
-        answer: Answer | None = None
-        within: float | None = self.tasks.after
-        while answer is None:
-            if not self._has_room(call.life, request):
-                within = None
-            answer = await call.serve_within(request, within)
-            if answer is None and self._has_room(call.life, request):
-                return await self._kept(call, request).created()
-        return answer
+
+        def has_room() -> bool:
+            theirs = [one for one in call.life.long.values() if _owner(one) == request.session]
+            return len(theirs) < self.tasks.most
+
+        answer = await call.serve_within(request, self.tasks.after, has_room)
+        return await self._kept(call, request).created() if answer is None else answer
 
     def refusal(self, request: Request) -> Answer | None:
         """
@@ -200,13 +201,8 @@ class Keeper:
             raise incapable(said)
         return error_of(said)
 
-    def _has_room(self, life: Life, request: Request) -> bool:
-        theirs = [one for one in life.long.values() if _owner(one) == request.session]
-        return len(theirs) < self.tasks.most
-
     def _kept(self, call: Call, request: Request) -> Task:
-        """Make a task of a call, at once."""
-        call.become_task()
+        """Make a task known, at once."""
         if isinstance(call, DurableCall):
             task_id = _id_in_journal(call.name, request.who, self._keys[0])
         else:
