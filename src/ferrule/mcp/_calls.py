@@ -427,8 +427,9 @@ class Call:
 
     async def update(self, responses: Mapping[str, object]) -> None:
         """Take what its client answers; what was not asked for is asked again by another name."""
-        self.round += 1
-        for name in [name for name in responses if name in self._open]:
+        known = [name for name in responses if name in self._open]
+        self.round += bool(known)
+        for name in known:
             waiting = self._open.pop(name)
             given = read(waiting.form, responses[name])
             if given is None and self.round >= self.bounds.rounds:

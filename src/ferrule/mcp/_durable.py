@@ -215,7 +215,7 @@ class DurableCall(Call):
             given = read(Form(wait.message, wait.schema), responses[self._key(wait)])
             self._tries[wait.id] = self._tries.get(wait.id, 0) + 1
             chose_nothing = isinstance(given, Declined) and given.action == "cancel"
-            if chose_nothing or (given is None and self.round >= self.bounds.rounds):
+            if chose_nothing or (given is None and self._tries[wait.id] >= self.bounds.rounds):
                 self._left_alone.add(wait.id)
             elif given is not None:
                 await self._put(wait.id, given)
