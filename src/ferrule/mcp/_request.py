@@ -12,6 +12,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from ferrule import Progress, digest
 from ferrule.mcp._forms import Form
+from ferrule.mcp._meta import KEY
 from ferrule.mcp._shapes import TASKS
 from ferrule.mcp._who import Session, caller, principal
 
@@ -22,10 +23,6 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 _LEVEL = "ferrule/level"
 _PER_REQUEST = "io.modelcontextprotocol/logLevel"
 _SESSION = "mcp-session-id"
-
-KEY = "ferrule/idempotency-key"
-"""In the `_meta` of a call: the same for every run of it that a client asks for."""
-
 _LONGEST = 128
 
 

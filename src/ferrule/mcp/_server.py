@@ -276,6 +276,9 @@ class Server:
             get_tool_input_schema=self._schema_of,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
+            on_list_prompts=_no_prompts,
+            on_list_resources=_no_resources,
+            on_list_resource_templates=_no_templates,
             on_subscriptions_listen=self._listen,
         )
         sdk.add_notification_handler("notifications/initialized", types.NotificationParams, _greet)
@@ -470,7 +473,28 @@ _SENTENCE = 4096
 
 
 class _Lowlevel(Lowlevel[Life]):
-    """Says of every transport that the list of tools may change; the SDK does for one alone."""
+    """Says of every transport that the list of tools may change, and that it alone does."""
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        """Return what the server has."""
+        found = super().get_capabilities(
+            notification_options,
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
+        )
+        empty = {
+            "prompts": types.PromptsCapability(list_changed=False),
+            "resources": types.ResourcesCapability(subscribe=False, list_changed=False),
+        }
+        return found.model_copy(update=empty)
 
     def create_initialization_options(
         self,
@@ -513,6 +537,26 @@ def _told(request: Request, error: Exception) -> Answer | Told:
         raise error
     outcome = outcome_of(error, tool=request.params.name)
     return result_of(outcome, modern=request.modern, limit=_SENTENCE)
+
+
+# Clients ask for these whatever a server says it has, and show the error. That it has none is an
+# answer, and one that it may announce.
+
+
+async def _no_prompts(_: Wire, __: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+    return types.ListPromptsResult(prompts=[])
+
+
+async def _no_resources(
+    _: Wire, __: types.PaginatedRequestParams | None
+) -> types.ListResourcesResult:
+    return types.ListResourcesResult(resources=[])
+
+
+async def _no_templates(
+    _: Wire, __: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    return types.ListResourceTemplatesResult(resource_templates=[])
 
 
 async def _greet(wire: Wire, params: types.NotificationParams) -> None:
