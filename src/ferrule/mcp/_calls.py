@@ -140,7 +140,6 @@ class Call:
     Attributes:
         may_be_task: Whether its client takes a task for an answer, and the server makes some.
         is_task: Whether it goes on without a request.
-        over: Set when it runs no more.
     """
 
     def __init__(
@@ -155,7 +154,6 @@ class Call:
         self.answered: tuple[InputRequest, object] | None = None
         self.round = 1
         self.outcome: Outcome | None = None
-        self.over = anyio.Event()
         self._left: Outcome | None = None
         self._said = ""
         self._since = self._moved = now()
@@ -178,10 +176,7 @@ class Call:
 
     async def run(self) -> None:
         """Run it to its end, whatever it does."""
-        try:
-            await self._to_its_end()
-        finally:
-            self.over.set()
+        await self._to_its_end()
         self._tell()
         if self._nonce in self.life.parked:  # It ended while its client had its questions.
             with anyio.move_on_after(self.bounds.patience):

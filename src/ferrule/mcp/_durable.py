@@ -56,7 +56,12 @@ def batch_of(name: str) -> str:
 
 
 class DurableCall(Call):
-    """One call, driven by a runtime."""
+    """
+    One call, driven by a runtime.
+
+    Attributes:
+        over: Set when it is driven here no more.
+    """
 
     def __init__(  # what a call has, and where it is kept
         self,
@@ -73,6 +78,7 @@ class DurableCall(Call):
         self._name = name
         self._wait: Wait | None = None
         self._given: tuple[str, Given] | None = None
+        self.over = anyio.Event()
         self._kept = anyio.Event()
         self._tries: dict[str, int] = {}
         self._left_alone: set[str] = set()
@@ -106,7 +112,10 @@ class DurableCall(Call):
         One that goes away does not: the call goes on where the runtime goes on. Both look alike
         here, but for the end of this life that follows in a moment.
         """
-        await super().run()
+        try:
+            await super().run()
+        finally:
+            self.over.set()
         if self._scope.cancel_called:
             await anyio.sleep(_MOMENT)
             with anyio.CancelScope(shield=True):
