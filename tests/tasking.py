@@ -1,4 +1,4 @@
-"""A client of the SDK that takes tasks for answers and shows them as they came."""
+"""A tool that takes long, and a client of the SDK that shows tasks as they came."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -8,8 +8,32 @@ from mcp import Client, types
 from mcp.client import ClaimContext, ClientExtension, ResultClaim
 from pydantic import ConfigDict
 
+from ferrule import tool
+
 EXTENSION = "io.modelcontextprotocol/tasks"
 Told = dict[str, Any]
+Replay = Literal["unknown", "safe"]
+
+
+class Held:
+    """A tool that runs until it is let go, and notes what happens to it."""
+
+    def __init__(self, replay: Replay = "unknown") -> None:
+        self.begun, self.let_go, self.stopped = anyio.Event(), anyio.Event(), anyio.Event()
+        self.runs = 0
+
+        @tool(replay=replay)
+        async def held() -> str:
+            """Wait."""
+            self.runs += 1
+            self.begun.set()
+            try:
+                await self.let_go.wait()
+            finally:
+                self.stopped.set()
+            return "let go"
+
+        self.tool = held
 
 
 class Shown(types.Result):

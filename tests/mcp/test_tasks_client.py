@@ -4,7 +4,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import pytest
@@ -38,13 +38,12 @@ from ferrule.mcp import _listing as listing
 from ferrule.runtime import SqliteRuntime
 from served import TOOLS
 from serving import SERVED, Era, at_a_port
-from tasking import EXTENSION
+from tasking import EXTENSION, Held, Replay
 
 # The SDK leaves generators of its HTTP client to the garbage collector, which trio warns of.
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator")]
 
 Wire = ServerRequestContext[Any]
-Replay = Literal["unknown", "safe"]
 AT_ONCE = Tasks(after=0, poll=0.02)
 ID = "t1"
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "finished"}]}
@@ -143,27 +142,6 @@ async def test_without_the_option_a_server_is_not_told_that_tasks_are_taken(targ
 
 
 # ---- stopping ------------------------------------------------------------------------------------
-
-
-class Held:
-    """A tool that runs until it is let go, and notes what happens to it."""
-
-    def __init__(self, replay: Replay = "unknown") -> None:
-        self.begun, self.let_go, self.stopped = anyio.Event(), anyio.Event(), anyio.Event()
-        self.runs = 0
-
-        @tool(replay=replay)
-        async def held() -> str:
-            """Wait."""
-            self.runs += 1
-            self.begun.set()
-            try:
-                await self.let_go.wait()
-            finally:
-                self.stopped.set()
-            return "let go"
-
-        self.tool = held
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from ferrule.mcp import Server, Tasks
 from ferrule.runtime import SqliteInbox, SqliteRuntime
 from served import TOOLS
 from serving import Era, along, at_a_port, by_http, in_memory, meta, text_of
-from tasking import EXTENSION, Plain, Taking, Told, asked, called, got, until, when
+from tasking import EXTENSION, Held, Plain, Taking, Told, asked, called, got, until, when
 
 pytestmark = pytest.mark.anyio
 
@@ -55,25 +55,6 @@ def text_in(told: Told) -> str:
     """Return the one text of a task's result."""
     [block] = told["result"]["content"]
     return str(block["text"])
-
-
-class Held:
-    """A tool that runs until it is let go, and notes when it is stopped."""
-
-    def __init__(self) -> None:
-        self.begun, self.let_go, self.stopped = anyio.Event(), anyio.Event(), anyio.Event()
-
-        @tool
-        async def held() -> str:
-            """Wait."""
-            self.begun.set()
-            try:
-                await self.let_go.wait()
-            finally:
-                self.stopped.set()
-            return "let go"
-
-        self.tool = held
 
 
 # ---- which calls, and how they end ---------------------------------------------------------------
