@@ -36,6 +36,11 @@ NEEDED: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
+async def nobody(_: object, __: object) -> types.ElicitResult:
+    """Answer nothing: what a task asks goes another way."""
+    raise AssertionError
+
+
 @asynccontextmanager
 async def taking(tools: Any, tasks: Any = AT_ONCE, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401  # of a server
     """Give a client in this process that takes tasks and can be asked."""
@@ -44,11 +49,6 @@ async def taking(tools: Any, tasks: Any = AT_ONCE, **options: Any) -> AsyncGener
         server, "auto", extensions=[Taking()], elicitation_callback=nobody
     ) as client:
         yield client
-
-
-async def nobody(_: object, __: object) -> types.ElicitResult:
-    """Answer nothing: what a task asks goes another way."""
-    raise AssertionError
 
 
 def text_in(told: Told) -> str:
@@ -97,9 +97,10 @@ async def test_a_quick_call_is_answered_as_ever() -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_who_takes_no_tasks_is_given_none(era: Era) -> None:
+@pytest.mark.parametrize("options", [{}, {"elicitation_callback": nobody}])
+async def test_who_takes_no_tasks_is_given_none(era: Era, options: Any) -> None:  # noqa: ANN401  # of a client
     """MCP-1: each request says it anew; in the handshake era there is no such thing at all."""
-    async with in_memory(Server(TOOLS, tasks=AT_ONCE), era) as client:
+    async with in_memory(Server(TOOLS, tasks=AT_ONCE), era, **options) as client:
         offered = client.server_capabilities.extensions
         done = await client.call_tool("add", {"a": 1, "b": 2})
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):

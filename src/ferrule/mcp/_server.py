@@ -502,14 +502,12 @@ class _Lowlevel(Lowlevel[Life]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return what a connection of the handshake era is told of the server: no extensions."""
-        made = super().create_initialization_options(
+        """Return what a connection of the handshake era is told of the server."""
+        return super().create_initialization_options(
             notification_options or NotificationOptions(tools_changed=True),
             experimental_capabilities,
             extensions,
         )
-        made.capabilities.extensions = None
-        return made
 
 
 def _again(given: Executor, sink: Sink | None, asker: Asker) -> Executor:
