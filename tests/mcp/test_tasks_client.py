@@ -30,7 +30,6 @@ from ferrule import (
     ToolCall,
     Traits,
     Unknown,
-    tool,
 )
 from ferrule.mcp import Command, InProcess, Remote, Server, Tasks, connect
 from ferrule.mcp import _following as following
@@ -221,30 +220,6 @@ async def held_begun(held: Held) -> None:
             await anyio.sleep(0.01)
 
 
-async def test_how_far_a_task_is_is_told_in_words() -> None:
-    """EXE-8: what its status says, each time it says something else."""
-    seen: list[str] = []
-    goes_on = anyio.Event()
-
-    @tool
-    async def works(context: Context) -> str:
-        """Work."""
-        context.progress(message="half way")
-        await goes_on.wait()
-        return "done"
-
-    def hear(_: Context, progress: Progress) -> None:
-        seen.append(progress.message or "")
-        anyio.from_thread.run_sync(goes_on.set)
-
-    async with remote_of([works]) as remote:
-        executor = Executor(remote.tools, on_progress=hear)
-        [outcome] = await executor.run([ToolCall.of("works")])
-
-    assert outcome.text == "done"
-    assert seen == ["half way"]
-
-
 async def test_a_proxy_hands_on_tasks_questions_and_endings() -> None:
     """MCP-1: a task of a task; asked through both, ended as it ended."""
 
@@ -387,6 +362,21 @@ async def test_a_task_that_is_over_when_it_is_made_is_fetched_at_once() -> None:
     """MCP-1: a first status is only that; the result is where it always is."""
     created = standing("completed", pollIntervalMs=10**9)
     assert (await told(Script(COMPLETED, created=created))).text == "finished"
+
+
+async def test_how_far_a_task_is_is_told_in_words() -> None:
+    """EXE-8: what its status says, each time it says something else."""
+    half, done = (standing("working", statusMessage=said) for said in ("half\nway", "nearly"))
+    script = Script(half, half, half, done, done, COMPLETED)
+    seen: list[Progress] = []
+    async with scripted(script) as remote, Registry([remote]) as registry:
+        binding = registry.resolve("long")
+        assert binding is not None
+        call = ToolCall.of("long")
+        context = Context.of(call, on_progress=lambda _, progress: seen.append(progress))
+        await binding.call(binding.contract.admit(call), context)
+
+    assert seen == [Progress(message="half way"), Progress(message="nearly")]
 
 
 @pytest.mark.parametrize(
