@@ -197,6 +197,7 @@ async def test_a_remote_that_is_closed_tells_the_server_and_ends_its_calls() -> 
             anyio.create_task_group() as group,
             connect(f"{address}/mcp", tasks=True) as remote,
         ):
+            group.cancel_scope.deadline = anyio.current_time() + 20  # Not the 30 of the server.
 
             async def call() -> None:
                 outcomes.append(await run(remote, "held"))
