@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -44,6 +45,7 @@ from ferrule import (
     outcome_of,
 )
 from ferrule.helpers import one_line
+from ferrule.lock import LockedRegistry, LockFile
 from ferrule.mcp._calls import GONE, Answer, Bounds, Call, contained, leg_of, read, ticket_of
 from ferrule.mcp._durable import DurableCall
 from ferrule.mcp._forms import Form
@@ -76,6 +78,10 @@ class Server:
         runtime: Where calls are kept so that they outlive the process: a runtime of the same tools,
             or what makes one of the server's executor, so that what running calls ask and how far
             they are reaches the client too.
+        lock: What was approved of the tools, or the path of its file, which is taken up at the next
+            request when it was written again. A tool that changed since is listed as it was locked
+            and its calls are refused; one that is not in the lock is not there. It is for tools of
+            this server's executor: a runtime is then given as what makes one.
         name: What clients call the server.
         title: What people call it.
         instructions: What a model is told of all the tools together.
@@ -85,13 +91,18 @@ class Server:
         rounds: How many requests a client makes of one call at most.
         tasks: Experimental. Seconds after which a call is answered with a task, if its client takes
             tasks; a `Tasks` says more. Left out, no call is.
+
+    Raises:
+        InvalidLock: there is no lock that can be used in the file.
+        InvalidValue: a lock is for tools that an open runtime has not, or `tasks` is no time.
     """
 
-    def __init__(  # noqa: PLR0913  # each by keyword; what a host may say of a server
+    def __init__(  # noqa: PLR0913  # each by keyword; all that a server may be given
         self,
         tools: Executor | Registry | Iterable[Tool | Source],
         *,
         runtime: Runtime | RuntimeFrom | None = None,
+        lock: LockFile | str | os.PathLike[str] | None = None,
         name: str = "ferrule",
         title: str | None = None,
         instructions: str | None = None,
@@ -101,6 +112,14 @@ class Server:
         tasks: Tasks | float | None = None,
     ) -> None:
         given = tools if isinstance(tools, Executor) else Executor(tools)
+        self._lock = None if lock is None else LockedRegistry(given.registry, lock)
+        if self._lock is not None:
+            if runtime is not None and not callable(runtime):
+                raise InvalidValue(
+                    "a runtime that is open has tools of its own, which this lock is not for; give "
+                    "what makes one: runtime=lambda executor: SqliteRuntime(executor, path)"
+                )
+            given = _over(self._lock, given)
         self._owns = not isinstance(tools, Executor | Registry)
         self._given = given
         self._executor = _again(given, given.on_progress, self._ask)
@@ -310,6 +329,8 @@ class Server:
             raise MCPError(
                 code=types.INVALID_PARAMS, message="Invalid cursor: the list is one page"
             )
+        if self._lock is not None:
+            self._lock.refresh()
         modern, known = is_modern(wire), self._listed
         if modern not in known:
             bindings = map(self._registry.resolve, self._registry.names)
@@ -317,6 +338,8 @@ class Server:
         return types.ListToolsResult(tools=list(known[modern]))
 
     async def _call_tool(self, wire: Wire, params: types.CallToolRequestParams) -> Any:  # noqa: ANN401  # the SDK has no word for a task
+        if self._lock is not None:
+            self._lock.refresh()
         binding = self._registry.resolve(params.name)
         if binding is None:
             raise MCPError(
@@ -512,9 +535,15 @@ class _Lowlevel(Lowlevel[Life]):
 
 def _again(given: Executor, sink: Sink | None, asker: Asker) -> Executor:
     """Return an executor like the given one, but for who hears and who is asked."""
-    made = Executor(given.registry)
-    made.adopt(given)
+    made = _over(given.registry, given)
     made.on_progress, made.asker = sink, asker
+    return made
+
+
+def _over(registry: Registry, given: Executor) -> Executor:
+    """Return an executor like the given one, over other tools."""
+    made = Executor(registry)
+    made.adopt(given)
     return made
 
 
