@@ -26,7 +26,7 @@ from ferrule import (
     Traits,
     tool,
 )
-from ferrule.mcp import Server
+from ferrule.mcp import Server, Tasks
 
 SECRET = "secret-XYZ"
 PNG = b"\x89PNG fake"
@@ -194,7 +194,10 @@ TOOLS: list[Tool] = [
 
 async def main() -> None:
     """Serve until the client closes."""
-    await Server(TOOLS, name="tests", instructions="Use wisely.").stdio()
+    server = Server(
+        TOOLS, name="tests", instructions="Use wisely.", tasks=Tasks(after=0, poll=0.02)
+    )
+    await server.stdio()
 
 
 if __name__ == "__main__":

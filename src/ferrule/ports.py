@@ -239,6 +239,10 @@ class Inbox(Protocol):
         """
         ...
 
+    async def batch(self, batch_id: str) -> Sequence[DurableCall]:
+        """Return the calls of a batch with all that is kept of them; none of an unknown one."""
+        ...
+
     async def history(self, call_id: str | None = None, *, after: int = 0) -> list[Moved]:
         """Return what happened, to one call or to all, after line `after`."""
         ...

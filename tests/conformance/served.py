@@ -31,12 +31,17 @@ from ferrule import (
     Text,
     tool,
 )
-from ferrule.mcp import Server
+from ferrule.mcp import Server, Tasks
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 WAV = base64.b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=")
+
+LONG = 0.3
+"""Seconds that a call takes which is to become a task."""
+
+TASKS = Tasks(after=LONG / 3, poll=0.1, required=("failing_job",))
 
 registry = Registry()
 
@@ -210,6 +215,81 @@ async def colored(state: str, answer: Colored) -> str:
     return f"{state}, {answer['color']}"
 
 
+# ---- long calls ----------------------------------------------------------------------------------
+
+
+@tool
+async def greet(name: str) -> str:
+    """Greet, at once."""
+    return f"Hello, {name}!"
+
+
+@tool
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Take as long as it is told."""
+    await anyio.sleep(seconds)
+    return f"computed {label}"
+
+
+@tool
+async def failing_job() -> str:
+    """Fail, after a while."""
+    await anyio.sleep(LONG)
+    raise Failure("the job failed")
+
+
+@tool
+async def confirm_delete(filename: str, context: Context) -> str:
+    """Look for a file, and ask whether it may be deleted."""
+    await anyio.sleep(LONG)
+    match await context.ask(f"Delete {filename}?", Confirmed):
+        case Accepted(content=content) if content["confirm"]:
+            return f"deleted {filename}"
+        case _:
+            return f"kept {filename}"
+
+
+class Confirmed(TypedDict):
+    """What `confirm_delete` asks for."""
+
+    confirm: bool
+
+
+class Signed(Confirmed):
+    """What `multi_input` asks for."""
+
+    name: str
+
+
+@tool
+async def multi_input(context: Context) -> str:
+    """Ask two things side by side."""
+    await anyio.sleep(LONG)
+    async with anyio.create_task_group() as group:
+        group.start_soon(context.ask, "Whose is it?", Signed)
+        group.start_soon(context.ask, "Who looks after it?", Signed)
+    return "both answered"
+
+
+@tool
+async def test_tool_with_task() -> InputRequest:
+    """Ask for a name, and take long with it."""
+    return with_task.ask("What is your name?", "")
+
+
+class UserName(TypedDict):
+    """What `test_tool_with_task` asks for."""
+
+    name: str
+
+
+@test_tool_with_task.step
+async def with_task(state: str, answer: UserName) -> str:
+    """Take long."""
+    await anyio.sleep(LONG)
+    return f"Hello, {answer['name']}!"
+
+
 # ---- schemas -------------------------------------------------------------------------------------
 
 SCHEMA_2020: dict[str, object] = {
@@ -264,6 +344,7 @@ registry.register(
         multi_round,
         _echo("json_schema_2020_12_tool", SCHEMA_2020),
         _echo("test_x_mcp_header", HEADED),
+        *(greet, slow_compute, failing_job, confirm_delete, multi_input, test_tool_with_task),
     ]
 )
 
@@ -272,7 +353,7 @@ def main() -> None:
     """Serve until standard input is closed."""
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     config = uvicorn.Config(
-        Server(registry, name="conformance").asgi(),
+        Server(registry, name="conformance", tasks=TASKS).asgi(),
         port=port,
         log_level="error",
         timeout_graceful_shutdown=1,

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,36 @@ def test_the_conformance_suite_passes_but_for_what_the_baseline_says(
     _, _, summary = done.stdout.partition("=== SUMMARY ===")
     assert done.returncode == 0, summary or done.stdout[-4000:]
     assert "✓ tools-list" in summary
+
+
+TASKS = (
+    *("capability-negotiation", "dispatch-and-envelope", "lifecycle", "mrtr-composition"),
+    *("mrtr-input", "request-headers", "request-state-removal", "required-task-error"),
+    *("status-notifications", "wire-fields"),
+)
+"""Every scenario of the tasks extension; of notifications the suite only says that it has none."""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Serve the tools for several tests."""
+    with served() as address:
+        yield address
+
+
+@pytest.mark.parametrize("scenario", TASKS)
+def test_a_scenario_of_the_tasks_extension_passes(
+    scenario: str, address: str, tmp_path: Path
+) -> None:
+    """MCP-1: long calls; no check of it fails but what the baseline says."""
+    done = run(
+        "conformance",
+        *("server", "--url", address, "--scenario", f"tasks-{scenario}"),
+        *("-o", tmp_path, "--expected-failures", HERE / "baseline.yml"),
+        folder=tmp_path,
+    )
+
+    assert done.returncode == 0, done.stdout[-4000:]
 
 
 def inspected(*arguments: str, target: list[str], folder: Path) -> tuple[int, dict[str, object]]:

@@ -18,6 +18,7 @@ if find_spec("mcp") is None:
     raise ModuleNotFoundError("MCP needs more: pip install 'ferrule[mcp]'", name="mcp")
 
 from ferrule.mcp._listing import Quarantined
+from ferrule.mcp._long import Tasks
 from ferrule.mcp._oauth import SignIn
 from ferrule.mcp._remote import Remote, connect
 from ferrule.mcp._server import RuntimeFrom, Server
@@ -37,6 +38,7 @@ __all__ = (
     "Server",
     "Session",
     "SignIn",
+    "Tasks",
     "TokenFile",
     "Tokens",
     "connect",

@@ -16,13 +16,19 @@ handshake era its client is asked at once, later it is parked until the next req
 answer. A leg that *ended* with a question (a tool's `InputRequest`, a guard's `Ask`) needs no task:
 in the later era all that it needs to go on is in the ticket that the client carries.
 
+*Tasks.* A call whose client takes tasks, and that is not over when the server's patience with its
+request is, goes on without one (`become_task`). Then both kinds of questions wait in the call, and
+its client comes back to see them, to answer, and for the end; see `_long`.
+
 *Bounds.* A parked call waits `patience` seconds and is stopped then; a client makes at most
 `rounds` requests of a call; what it has not answered by then, nobody answers.
 """
 
 import logging
+import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -108,12 +114,38 @@ class Open:
         self.answered.set()
 
 
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    How a call stands that became a task.
+
+    Attributes:
+        asks: What its client has to answer, by what the answers are called.
+        outcome: How it ended, if it has.
+        said: How far it is, in words; what it waits for.
+        since: When it was made.
+        moved: When any of this changed last.
+    """
+
+    asks: Mapping[str, types.ElicitRequest]
+    outcome: Outcome | None
+    said: str
+    since: datetime
+    moved: datetime
+
+
 class Call:
-    """One call, driven by an executor; see `_durable` for one that a runtime drives."""
+    """
+    One call, driven by an executor; see `_durable` for one that a runtime drives.
+
+    Attributes:
+        may_be_task: Whether its client takes a task for an answer, and the server makes some.
+        is_task: Whether it goes on without a request.
+    """
 
     def __init__(
         self, executor: Executor, bounds: Bounds, life: Life, request: Request, leg: Leg
     ) -> None:
+        self.may_be_task = self.is_task = False
         self.executor = executor
         self.bounds = bounds
         self.life = life
@@ -122,6 +154,10 @@ class Call:
         self.answered: tuple[InputRequest, object] | None = None
         self.round = 1
         self.outcome: Outcome | None = None
+        self._left: Outcome | None = None
+        self._said = ""
+        self._since = self._moved = now()
+        self._names: set[str] = set()
         self._early = dict(request.answers)
         self._scope = anyio.CancelScope()
         self._updates: deque[Progress] = deque(maxlen=_UNREAD)
@@ -151,7 +187,9 @@ class Call:
         with self._scope:
             self.outcome = await contained(self._drive(), self._broke)
         if self.outcome is None:
-            self.outcome = Cancelled(tool=self.tool)
+            left = self._left
+            ended = left is not None and not isinstance(left, Suspended)
+            self.outcome = left if ended else Cancelled(tool=self.tool)
 
     def stop(self) -> None:
         """Stop it; nobody waits for it any more."""
@@ -175,7 +213,8 @@ class Call:
     @property
     def needs_task(self) -> bool:
         """Whether it may outlive its request, or has to be heard of while it runs."""
-        return self.first.wants_progress or (self.first.modern and self.first.may_ask)
+        may_ask = self.first.modern and self.first.may_ask
+        return self.may_be_task or may_ask or self.first.wants_progress
 
     async def serve_alone(self) -> Answer:
         """Run it to its end in the task of its one request; cancelled, it stops its tool first."""
@@ -188,29 +227,34 @@ class Call:
         return self.ending()
 
     async def _run_leg(self) -> Outcome:
-        if not self.first.wants_progress:
+        if not (self.first.wants_progress or self.may_be_task):
             [outcome] = await self.executor.run([self.leg], caller=self.first.caller)
             return outcome
         batch = self.executor.batch([self.leg], caller=self.first.caller)
-        async with batch:
-            async for event in batch:
-                if isinstance(event, Progressed):
-                    self.progressed(
-                        Progress(
-                            progress=event.progress,
-                            total=event.total,
-                            message=event.message,
-                            content=event.content,
+        try:
+            async with batch:
+                async for event in batch:
+                    if isinstance(event, Progressed):
+                        self.progressed(
+                            Progress(
+                                progress=event.progress,
+                                total=event.total,
+                                message=event.message,
+                                content=event.content,
+                            )
                         )
-                    )
+        finally:
+            self._left = next(iter(batch.outcomes), None)  # Also of one that is stopped.
         return batch.outcomes[0]
 
     def progressed(self, update: Progress) -> None:
         """Have an update sent, the newest of many."""
         self._updates.append(update)
+        self._said = one_line(update.message or "", 400) or self._said
         self._tell()
 
     def _tell(self) -> None:
+        self._moved = now()
         news, self._news = self._news, anyio.Event()
         news.set()
 
@@ -225,22 +269,37 @@ class Call:
         form = _form(question)
         if not self.first.modern:
             return await self.elicited(form)
-        if self.round >= self.bounds.rounds or len(self.life.parked) >= self.bounds.parked:
+        crowded = not self.is_task and len(self.life.parked) >= self.bounds.parked
+        if self.round >= self.bounds.rounds or crowded:
             logger.warning('tool "%s" asks once too often, or too many calls wait', self.tool)
             return Declined("cancel")
-        name = _free(form.file, self._open)
-        waiting = self._open[name] = Open(form)
+        return await self._answered_to(form)
+
+    async def _answered_to(self, form: Form) -> Given:
+        """Show a question until it is answered; stop the call if nobody does."""
+        waiting = Open(form)
+        self._show(waiting)
         self._tell()
         try:
             with anyio.move_on_after(self.bounds.patience):
                 await waiting.answered.wait()
         finally:
-            self._open.pop(name, None)
+            self._hide(waiting)
         if waiting.given is None:
             logger.warning('tool "%s" was stopped: nobody answered what it asked', self.tool)
             self.stop()
             await anyio.sleep_forever()
         return cast("Given", waiting.given)
+
+    def _show(self, waiting: Open) -> None:
+        """Show a question under a name; in a task, under one that no question of it ever had."""
+        name = _free(waiting.form.file, self._names if self.is_task else self._open)
+        self._names.add(name)
+        self._open[name] = waiting
+
+    def _hide(self, waiting: Open) -> None:
+        for name in [name for name, one in self._open.items() if one is waiting]:
+            del self._open[name]
 
     async def elicited(self, form: Form) -> Given:
         """Ask the client at once, and again while its answer is not what was asked for."""
@@ -264,6 +323,8 @@ class Call:
             )
         if self.first.modern:
             given = self._early_answer(form) if asked.asked is None else None
+            if given is None and self.is_task:
+                given = await self._answered_to(form)
         else:
             given = await self.elicited(form)
         return None if given is None else self.following(asked, given)
@@ -289,20 +350,40 @@ class Call:
 
     async def serve(self, request: Request) -> Answer:
         """Stand by a request until there is an answer for it; stop the call if it is cancelled."""
+        return cast("Answer", await self.serve_within(request, math.inf, _never))
+
+    async def serve_within(
+        self, request: Request, seconds: float, may_go_on: Callable[[], bool]
+    ) -> Answer | None:
+        """Do as `serve`, but give nothing after so many seconds, if the call may be a task then."""
         stands_by = True
         try:
-            while True:
-                news = self._news
-                await self._report(request)
-                answer = await self._answer()
-                if answer is not None:
-                    await self.life.announce()
-                    stands_by = False
-                    return answer
-                await news.wait()
+            answer: Answer | None = None
+            if seconds > 0:
+                with anyio.move_on_after(seconds):
+                    answer = await self._news_of(request)
+            answer = answer or await self._answer()
+            if answer is None and may_go_on():
+                self.become_task()
+                await self.until_kept()
+            else:
+                answer = answer or await self._news_of(request)
+                await self.life.announce()
+            stands_by = False
         finally:
             if stands_by:
                 self.stop()
+        return answer
+
+    async def _news_of(self, request: Request) -> Answer:
+        """Wait until there is an answer; tell meanwhile how far the call is."""
+        while True:
+            news = self._news
+            await self._report(request)
+            answer = await self._answer()
+            if answer is not None:
+                return answer
+            await news.wait()
 
     async def _report(self, request: Request) -> None:
         while self._updates:
@@ -317,12 +398,61 @@ class Call:
             return self._park()
         return None if self.outcome is None else self.ending()
 
+    # ---- a call that goes on without a request ---------------------------------------------------
+
+    async def until_kept(self) -> None:
+        """Wait until it would be found again."""
+
+    def become_task(self) -> None:
+        """Go on without a request; what it asks waits for who comes back."""
+        self.is_task = True
+
+    async def standing(self) -> Standing:
+        """Return how it stands."""
+        asks = {name: asking_for(waiting.form) for name, waiting in self._open.items()}
+        if self.outcome is not None:
+            asks = {}
+        return Standing(
+            asks=asks,
+            outcome=self.outcome,
+            said=self._said,
+            since=self._since,
+            moved=self._moved,
+        )
+
+    async def update(self, responses: Mapping[str, object]) -> None:
+        """Take what its client answers; what was not asked for is asked again by another name."""
+        known = [name for name in responses if name in self._open]
+        self.round += bool(known)
+        for name in known:
+            waiting = self._open.pop(name)
+            given = read(waiting.form, responses[name])
+            if given is None and self.round >= self.bounds.rounds:
+                given = Declined("cancel")
+            if given is None:
+                self._show(waiting)
+            else:
+                waiting.answer(given)
+        self._tell()
+
+    async def cancel(self) -> None:
+        """Stop it, as its client wants."""
+        self.stop()
+
     def ending(self) -> Answer:
         """Return what the client gets of a call that goes on no more without it."""
-        outcome = self.outcome
+        return self.ended_with(self.outcome or Cancelled(tool=self.tool))
+
+    def ended_with(self, outcome: Outcome) -> Answer:
+        """
+        Return what the client gets of an ending, or of a leg that ended with a question.
+
+        Raises:
+            MCPError: it does not say that it can ask people, and so it cannot make this call.
+        """
         if isinstance(outcome, Suspended):
             return self.handed_out(outcome.request)
-        return self.result(Cancelled(tool=self.tool) if outcome is None else outcome)
+        return self.result(outcome)
 
     def result(self, outcome: Outcome) -> types.CallToolResult:
         """Return an ending as the client's era says it."""
@@ -391,6 +521,15 @@ class Call:
                 waiting.answer(given)
 
 
+def _never() -> bool:
+    return False
+
+
+def now() -> datetime:
+    """Return the time of day, for people."""
+    return datetime.now(UTC)
+
+
 _TOGETHER = 4
 """Breaths that a call is given after it asked, so that it may ask more."""
 
@@ -402,7 +541,7 @@ def _form(question: Question) -> Form:
     return Form(question.message, question.schema, question.url)
 
 
-def _free(name: str, taken: Mapping[str, object]) -> str:
+def _free(name: str, taken: Container[str]) -> str:
     """Return what a question is filed under: what it calls itself, if nothing else is."""
     found = name
     number = 1

@@ -3,18 +3,19 @@
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from itertools import count
+from typing import Any, Literal
 
 import anyio
 import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp import MCPError
-from mcp.client import ClientSession
+from mcp.client import ClaimContext, ClientSession, ResultClaim
 from mcp.client.session import ElicitationFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ferrule.helpers import one_line
 from ferrule.mcp._outside import held
-from ferrule.mcp._shapes import Wire
+from ferrule.mcp._shapes import TASKS, Wire
 from ferrule.mcp._targets import Lane, Target
 from ferrule.mcp._wiring import ANSWERS, OVER, Broken, Heard, OnProgress, Wiring
 
@@ -35,6 +36,26 @@ _REFUSALS = frozenset(
 """Errors that say of a request that it was not begun."""
 
 
+class _Created(types.Result):
+    """A task, for the SDK: what it really is, `Wiring` has put aside."""
+
+    result_type: Literal["task"] = "task"
+
+
+class _AboutTask(types.Request[dict[str, Any], str]):
+    """A request about a task; its id stands in a header too."""
+
+    name_param = "taskId"
+
+
+async def _unresolved(_: _Created, __: ClaimContext) -> types.CallToolResult:
+    raise AssertionError  # pragma: no cover  # nothing is ever called through the SDK's client
+
+
+_CLAIMS = {TASKS: (ResultClaim(result_type="task", model=_Created, resolve=_unresolved),)}
+"""That tasks are taken for answers; without it the SDK says so to servers of the handshake era."""
+
+
 class Connection:
     """
     One connection to a server, from its handshake to its end.
@@ -46,7 +67,9 @@ class Connection:
         group: What goes on beside it, while it lasts.
     """
 
-    def __init__(self, lane: Lane, answer: ElicitationFnT, heard: Heard) -> None:
+    def __init__(
+        self, lane: Lane, answer: ElicitationFnT, heard: Heard, *, tasks: bool = False
+    ) -> None:
         self._lane = lane
         self._tokens = count(1)
         self._heard = heard
@@ -59,6 +82,8 @@ class Connection:
         self.session = ClientSession(
             dispatcher=self._wiring,
             elicitation_callback=answer,
+            extensions={TASKS: {}} if tasks else None,
+            result_claims=_CLAIMS if tasks else None,
             client_info=types.Implementation(name="ferrule", version=version("ferrule")),
         )
 
@@ -152,6 +177,16 @@ class Connection:
             )
         finally:
             self._wiring.progress.pop(token, None)
+
+    async def task(self, method: str, params: Wire) -> Wire:
+        """
+        Return what the server says about a task, as it came.
+
+        Raises:
+            Broken: it says nothing, or refuses to.
+        """
+        request = _AboutTask(method=method, params=params)
+        return await self._answered(lambda: self.session.send_request(request, types.EmptyResult))
 
     def beside(self, send: Callable[[], Awaitable[object]], seconds: float) -> None:
         """Send something beside everything else, within so many seconds; nobody waits for it."""

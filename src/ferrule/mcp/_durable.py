@@ -7,8 +7,10 @@ with the same `ferrule/idempotency-key` in its `_meta` gets how it ended.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import anyio
+import msgspec
 from mcp import types
 
 from ferrule import (
@@ -23,12 +25,14 @@ from ferrule import (
     outcome_of,
 )
 from ferrule.errors import AnswerRefused, WaitClosed
+from ferrule.helpers import one_line
 from ferrule.mcp._calls import (
     NO,
     Answer,
     Bounds,
     Call,
     Given,
+    Standing,
     asking_for,
     contained,
     is_no,
@@ -40,13 +44,24 @@ from ferrule.mcp._meta import KEY
 from ferrule.mcp._request import Request
 from ferrule.mcp._to_mcp import error_of
 from ferrule.ports import Runtime, Wait
+from ferrule.states import SETTLED
 
 _PAUSE = 0.02
 _MOMENT = 0.05
 
 
+def batch_of(name: str) -> str:
+    """Return the id of the batch that keeps a call."""
+    return f"mcp:{name}"
+
+
 class DurableCall(Call):
-    """One call, driven by a runtime."""
+    """
+    One call, driven by a runtime.
+
+    Attributes:
+        over: Set when it is driven here no more.
+    """
 
     def __init__(  # what a call has, and where it is kept
         self,
@@ -63,6 +78,10 @@ class DurableCall(Call):
         self._name = name
         self._wait: Wait | None = None
         self._given: tuple[str, Given] | None = None
+        self.over = anyio.Event()
+        self._kept = anyio.Event()
+        self._tries: dict[str, int] = {}
+        self._left_alone: set[str] = set()
 
     @property
     def needs_task(self) -> bool:
@@ -70,8 +89,13 @@ class DurableCall(Call):
         return True
 
     @property
+    def name(self) -> str:
+        """What the journal calls its batch."""
+        return self._name
+
+    @property
     def _batch(self) -> str:
-        return f"mcp:{self._name}"
+        return batch_of(self._name)
 
     async def take(self, wait_id: str, responses: Mapping[str, object]) -> None:
         """Have a question answered, if the client has, before the call goes on."""
@@ -88,7 +112,10 @@ class DurableCall(Call):
         One that goes away does not: the call goes on where the runtime goes on. Both look alike
         here, but for the end of this life that follows in a moment.
         """
-        await super().run()
+        try:
+            await super().run()
+        finally:
+            self.over.set()
         if self._scope.cancel_called:
             await anyio.sleep(_MOMENT)
             with anyio.CancelScope(shield=True):
@@ -109,14 +136,15 @@ class DurableCall(Call):
         batch = await self._runtime.submit(
             [self.leg.call], batch_id=self._batch, caller=self.first.caller
         )
+        self._kept.set()
         while True:
-            [outcome] = await batch.at_rest()
+            [outcome] = await (batch.settled() if self.is_task else batch.at_rest())
             if not isinstance(outcome, Suspended):
                 return outcome
             self._wait = await self._find()
             if self._wait is None:  # It was answered meanwhile, and goes on in a moment.
                 await anyio.sleep(_PAUSE)
-            elif not await self._ask_for(self._wait):
+            elif not await self._ask_for(self._wait) and not self.is_task:
                 return outcome
 
     async def _find(self) -> Wait | None:
@@ -150,6 +178,62 @@ class DurableCall(Call):
         except AnswerRefused:
             return False
         return True
+
+    # ---- a call that goes on without a request ---------------------------------------------------
+
+    async def until_kept(self) -> None:
+        """Wait until another process would find it too, or it has ended."""
+        while self.outcome is None and not self._kept.is_set():
+            with anyio.move_on_after(_MOMENT):
+                await self._kept.wait()
+
+    async def standing(self) -> Standing:
+        """Return how it stands in the journal, with what its tool asks here while it waits."""
+        live = await super().standing()
+        calls = await self._runtime.inbox.batch(self._batch)
+        if not calls:
+            return live
+        [kept] = calls
+        history = await self._runtime.inbox.history(kept.id)
+        moved = max(live.moved, history[-1].at)
+        told = msgspec.structs.replace(live, since=history[0].at, moved=moved)
+        if kept.state in SETTLED:
+            return msgspec.structs.replace(told, asks={}, outcome=kept.outcome)
+        asks, said = dict(live.asks), live.said
+        for wait in await self._waits():
+            form = Form(wait.message, wait.schema)
+            if wait.id in self._left_alone or not self.first.can_ask(form):
+                said = f"waits for an answer to question {wait.id}: {wait.message}"
+            else:
+                asks[self._key(wait)] = asking_for(form)
+        return msgspec.structs.replace(told, asks=asks, outcome=None, said=one_line(said, 400))
+
+    def _key(self, wait: Wait) -> str:
+        """Return what the answer to a question is called: another name each time it is asked."""
+        tries = self._tries.get(wait.id, 0)
+        return f"{wait.id}.{tries + 1}" if tries else wait.id
+
+    async def _waits(self) -> list[Wait]:
+        return [one for one in await self._runtime.inbox.waits() if one.call.id == self.leg.call.id]
+
+    async def update(self, responses: Mapping[str, object]) -> None:
+        """Take what its client answers; who does not choose leaves the question to others."""
+        await super().update(responses)
+        for wait in await self._waits():
+            if self._key(wait) not in responses:
+                continue
+            given = read(Form(wait.message, wait.schema), responses[self._key(wait)])
+            self._tries[wait.id] = self._tries.get(wait.id, 0) + 1
+            chose_nothing = isinstance(given, Declined) and given.action == "cancel"
+            if chose_nothing or (given is None and self._tries[wait.id] >= self.bounds.rounds):
+                self._left_alone.add(wait.id)
+            elif given is not None:
+                await self._put(wait.id, given)
+
+    async def cancel(self) -> None:
+        """Stop it, wherever it runs."""
+        with suppress(AnswerRefused):
+            await self._runtime.cancel(self._batch, by=self.first.by)
 
     async def _answer(self) -> Answer | None:
         if isinstance(self.outcome, Suspended) and self._wait is not None:

@@ -49,8 +49,6 @@ def definition_of(tool: Wire, *, name: str) -> Definition:
     output = tool.get("outputSchema")
     if output is not None and not is_object(output):
         raise InvalidTool("its outputSchema is no object")
-    if object_of(tool.get("execution")).get("taskSupport") == "required":
-        raise InvalidTool("it can only be called as a task, which this client does not speak")
     return Definition(
         name,
         _line(tool, "description") or "",

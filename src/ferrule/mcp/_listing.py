@@ -31,7 +31,7 @@ from ferrule import (
 )
 from ferrule.helpers import one_line
 from ferrule.mcp._from_mcp import definition_of, traits_of
-from ferrule.mcp._shapes import Wire, is_list, is_object
+from ferrule.mcp._shapes import Wire, is_list, is_object, object_of
 
 PAGES, TOOLS, SECONDS = 1_000, 10_000, 60.0
 """Where a listing is taken for one that does not end."""
@@ -139,6 +139,7 @@ class Naming(msgspec.Struct, frozen=True, kw_only=True):
         rename: Names of ours by theirs, also as `server/name`.
         traits: What the host says, by either name.
         timeout: Seconds a call may take, unless the host says otherwise of the tool.
+        tasks: Whether a call may be answered with a task.
     """
 
     origin: str
@@ -147,6 +148,7 @@ class Naming(msgspec.Struct, frozen=True, kw_only=True):
     rename: Mapping[str, str] = {}
     traits: Mapping[str, TraitFields | Traits] = {}
     timeout: float | None = None
+    tasks: bool = False
 
     def ours(self, name: str) -> str:
         """Return what a tool is called here."""
@@ -238,6 +240,8 @@ def _offered(
     if (same := before.offered.get(name)) is not None and same.told == told:
         return same
     _check_name(naming.ours(name))
+    if reason := _task_fault(told, modern=modern, taken=naming.tasks):
+        raise InvalidTool(reason)
     definition = definition_of(told, name=naming.ours(name))
     if modern and (reason := _header_fault(told)):
         raise InvalidTool(reason)
@@ -254,6 +258,14 @@ def _check_name(name: str) -> None:
     except InvalidDefinition as error:
         what = str(error).rpartition(";")[0]
         raise InvalidTool(f"{what}; give it another with `rename`") from None
+
+
+def _task_fault(wire: Wire, *, modern: bool, taken: bool) -> str | None:
+    """Say why a tool cannot be called whose calls can only be tasks."""
+    if object_of(wire.get("execution")).get("taskSupport") != "required" or (modern and taken):
+        return None
+    said = "it can only be called as a task"
+    return f"{said}: say `tasks=True`" if modern else f"{said} of 2025-11-25, not spoken here"
 
 
 def _header_fault(wire: Wire) -> str | None:

@@ -36,6 +36,7 @@ class Life:
         tasks: What runs calls; all of them are stopped at the end.
         parked: Calls that wait for the next request of their client.
         alone: Calls that run in the tasks of their requests.
+        long: Calls that became tasks, which their clients come back for.
         ending: Whether it is over, and not a client that stops its calls.
     """
 
@@ -44,6 +45,7 @@ class Life:
         self.tasks = tasks
         self.parked: dict[str, Stoppable] = {}
         self.alone: set[Stoppable] = set()
+        self.long: dict[str, Stoppable] = {}
         self.ending = False
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)

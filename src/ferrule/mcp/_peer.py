@@ -13,12 +13,13 @@ from ferrule import Context, Failure, FerruleError, InvalidResult, Result
 from ferrule.helpers import one_line
 from ferrule.mcp._asking import CALLING, Calling, Router
 from ferrule.mcp._connection import Connection
+from ferrule.mcp._following import Following
 from ferrule.mcp._from_mcp import checked, result_of
 from ferrule.mcp._listing import Naming, Offered, Snapshot, Unlisted, listed, sorted_out
 from ferrule.mcp._meta import KEY
 from ferrule.mcp._outside import Ended, held
 from ferrule.mcp._session import Closed, Line
-from ferrule.mcp._shapes import Wire, list_of, object_of
+from ferrule.mcp._shapes import TASKS, Wire, list_of, object_of
 from ferrule.mcp._targets import Target
 from ferrule.mcp._wiring import Broken
 
@@ -67,7 +68,14 @@ class Peer:
         self._grace = grace
         self._changed = changed
         self._router = Router()
-        self._line = Line(target, answer=self._router.answer, heard=self._hear, tend=self._tend)
+        self._line = Line(
+            target,
+            answer=self._router.answer,
+            heard=self._hear,
+            tend=self._tend,
+            tasks=naming.tasks,
+        )
+        self._followed: set[Following] = set()
         self._lock = anyio.Lock()
         self._heard = 0
         self._settled = 0
@@ -99,8 +107,11 @@ class Peer:
         """Hang up; a server that asks something hears before that nobody will answer."""
         asking = self._router.hang_up()
         with anyio.move_on_after(GOODBYE_SECONDS):
-            for calling in asking:
-                await calling.until_over()
+            async with anyio.create_task_group() as group:
+                for following in self._followed:
+                    group.start_soon(following.stop)
+                for calling in asking:
+                    await calling.until_over()
         await self._line.aclose()
 
     async def refresh(self) -> None:
@@ -158,10 +169,24 @@ class Peer:
         answers: Wire = {}
         for _ in range(ROUNDS):
             answer = await self._sent(offered, {**params, **answers}, calling)
+            if answer.get("resultType") == "task":
+                return await self._follow(answer, calling)
             if answer.get("resultType") != "input_required":
                 return answer
             answers = await self._answers(answer, calling, {**params, **answers})
         raise InvalidResult(f"the server asked more than {ROUNDS} times in one call")
+
+    async def _follow(self, answer: Wire, calling: Calling) -> Wire:
+        """Follow a call to its end that the server answered with a task."""
+        connection = self._listed
+        if connection is None or not (self.naming.tasks and connection.is_modern):
+            raise InvalidResult("the server answered with a task, which it was not to do")
+        following = Following(answer, connection, self._line.connection, calling, self._said)
+        self._followed.add(following)
+        try:
+            return await following.ended()
+        finally:
+            self._followed.discard(following)
 
     async def _sent(self, offered: Offered, params: Wire, calling: Calling) -> Wire:
         """Send a call, and send it again only when it is certain that it was not run."""
@@ -175,7 +200,8 @@ class Peer:
                         raise
                     case "refused":
                         if not await self._may_go_on(broken, calling, attempt):
-                            raise Failure(self._sentence(broken.said), cause=broken) from None
+                            said = f"{broken.said}{_hint(broken.error)}"
+                            raise Failure(self._sentence(said), cause=broken) from None
                     case "not_sent" | "gone":
                         if attempt > 1 or (broken.verdict == "not_sent" and not connection.is_over):
                             raise Failure(
@@ -356,6 +382,14 @@ class Peer:
 
 def _is_refused(connection: Connection, error: BaseException) -> bool:
     return isinstance(error, MCPError) and connection.broken(error).verdict == "refused"
+
+
+def _hint(error: MCPError | None) -> str:
+    """Return what would have a call taken that is refused."""
+    if error is None or error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY:
+        return ""
+    needed = object_of(object_of(error.error.data).get("requiredCapabilities"))
+    return " (say `tasks=True`)" if TASKS in object_of(needed.get("extensions")) else ""
 
 
 def _nobody(asked: Wire) -> Wire:

@@ -21,7 +21,7 @@ from ferrule.mcp._targets import Environment, Target, target_of
 logger = logging.getLogger("ferrule.mcp")
 
 
-def connect(  # each by keyword; what a host may say of a server
+def connect(  # noqa: PLR0913  # each by keyword; what a host may say of a server
     target: object,
     *,
     prefix: str | None = None,
@@ -31,6 +31,7 @@ def connect(  # each by keyword; what a host may say of a server
     grace: float = 0.05,
     timeout: float | None = None,
     env: Environment = (),
+    tasks: bool = False,
 ) -> "Remote":
     """
     Return the tools of a server, or of all that an `mcp.json` names, as a source.
@@ -51,6 +52,8 @@ def connect(  # each by keyword; what a host may say of a server
         grace: Seconds that a call waits for the news that it changed the tools, if it may have.
         timeout: Seconds that each call may take, unless `traits` says otherwise.
         env: Names of our variables that a child gets beside a few, or a mapping with values.
+        tasks: Experimental. Whether a server may answer a call with a task, which is then followed
+            to its end; see docs/mcp.md. Such a call tells no progress but in words.
 
     Raises:
         InvalidValue: that is no target.
@@ -64,6 +67,7 @@ def connect(  # each by keyword; what a host may say of a server
         rename=dict(rename),
         traits=dict(traits),
         timeout=timeout,
+        tasks=tasks,
     )
     return Remote(found, naming, grace=grace)
 
@@ -214,6 +218,7 @@ class Remote:
             rename={**entry.rename, **naming.rename},
             traits={**entry.traits, **naming.traits},
             timeout=naming.timeout,
+            tasks=naming.tasks,
         )
 
     async def _all(self, do: Callable[[Peer], Any]) -> None:

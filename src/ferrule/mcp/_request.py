@@ -4,14 +4,16 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from mcp import types
+from mcp import MCPError, types
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from ferrule import Progress, digest
 from ferrule.mcp._forms import Form
 from ferrule.mcp._meta import KEY
+from ferrule.mcp._shapes import TASKS
 from ferrule.mcp._who import Session, caller, principal
 
 Wire: TypeAlias = ServerRequestContext[Any, Any]
@@ -27,6 +29,28 @@ _LONGEST = 128
 def is_modern(wire: Wire) -> bool:
     """Say whether the request is of the era without handshake and sessions."""
     return wire.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def takes_tasks(wire: Wire) -> bool:
+    """Say whether who asks takes tasks for answers; nobody does in the handshake era."""
+    capabilities = wire.session.client_capabilities
+    declared = None if capabilities is None else capabilities.extensions
+    return is_modern(wire) and TASKS in (declared or {})
+
+
+def check_name(wire: Wire, name: str) -> None:
+    """
+    Look whether a request that came over HTTP names in its header what it names in its body.
+
+    Raises:
+        MCPError: it does not; what stands in front would have sent it to somebody else.
+    """
+    headers = getattr(wire.request, "headers", None)
+    if headers is not None and decode_header_value(headers.get(MCP_NAME_HEADER)) != name:
+        raise MCPError(
+            code=types.HEADER_MISMATCH,
+            message=f"the {MCP_NAME_HEADER} header does not match the request body's taskId",
+        )
 
 
 def connection_of(wire: Wire) -> Connection:
@@ -111,6 +135,11 @@ class Request:
         """Whether the client offers to ask anything at all."""
         capabilities = self._wire.session.client_capabilities
         return capabilities is not None and capabilities.elicitation is not None
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether the client takes a task for an answer to this request."""
+        return takes_tasks(self._wire)
 
     @property
     def wants_progress(self) -> bool:

@@ -51,8 +51,10 @@ from ferrule.mcp._durable import DurableCall
 from ferrule.mcp._forms import Form
 from ferrule.mcp._http import serve
 from ferrule.mcp._lives import Life, living
-from ferrule.mcp._request import Request, Wire, is_modern, keep_level
+from ferrule.mcp._long import Keeper, TaskParams, Tasks, Told, UpdateParams, incapable, tasks_of
+from ferrule.mcp._request import Request, Wire, is_modern, keep_level, takes_tasks
 from ferrule.mcp._security import App, Doorkeeper
+from ferrule.mcp._shapes import TASKS, object_of
 from ferrule.mcp._tickets import Ticket
 from ferrule.mcp._to_mcp import error_of, result_of, tool_of
 from ferrule.mcp._who import Kind, Session
@@ -87,10 +89,12 @@ class Server:
             more each: the first seals, all open. Left out, one is made that only this server has.
         patience: Seconds that a call waits for its client to answer.
         rounds: How many requests a client makes of one call at most.
+        tasks: Experimental. Seconds after which a call is answered with a task, if its client takes
+            tasks; a `Tasks` says more. Left out, no call is.
 
     Raises:
         InvalidLock: there is no lock that can be used in the file.
-        InvalidValue: a lock is for tools that an open runtime has not.
+        InvalidValue: a lock is for tools that an open runtime has not, or `tasks` is no time.
     """
 
     def __init__(  # noqa: PLR0913  # each by keyword; all that a server may be given
@@ -105,6 +109,7 @@ class Server:
         keys: Sequence[bytes] = (),
         patience: float = 1800.0,
         rounds: int = 10,
+        tasks: Tasks | float | None = None,
     ) -> None:
         given = tools if isinstance(tools, Executor) else Executor(tools)
         self._lock = None if lock is None else LockedRegistry(given.registry, lock)
@@ -128,6 +133,9 @@ class Server:
             parked=_PARKED,
             keys=tuple(keys) or (secrets.token_bytes(32),),
         )
+        said = tasks_of(tasks)
+        made = None if said is None else Keeper(said, self._bounds.keys, self._new, self._start)
+        self._long = made
         self._calls: dict[str, Call] = {}
         self._lives: set[Life] = set()
         self._used: dict[str, None] = {}
@@ -168,6 +176,8 @@ class Server:
                 self._kept = await opened.enter_async_context(self._runtime(executor))
             else:
                 self._kept = self._runtime
+            if self._long is not None:
+                self._long.runtime = self._kept
             yield
         self._is_open = False
 
@@ -288,10 +298,15 @@ class Server:
             on_list_prompts=_no_prompts,
             on_list_resources=_no_resources,
             on_list_resource_templates=_no_templates,
-            on_subscriptions_listen=_listen,
+            on_subscriptions_listen=self._listen,
         )
         sdk.add_notification_handler("notifications/initialized", types.NotificationParams, _greet)
         sdk.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
+        if self._long is not None:
+            sdk.extensions[TASKS] = {}
+            sdk.add_request_handler("tasks/get", TaskParams, self._long.get)
+            sdk.add_request_handler("tasks/update", UpdateParams, self._long.update)
+            sdk.add_request_handler("tasks/cancel", TaskParams, self._long.cancel)
         return sdk
 
     def _life(self, kind: Kind | None, _: Lowlevel[Life]) -> AbstractAsyncContextManager[Life]:
@@ -322,7 +337,7 @@ class Server:
             known[modern] = [tool_of(one, modern=modern) for one in bindings if one is not None]
         return types.ListToolsResult(tools=list(known[modern]))
 
-    async def _call_tool(self, wire: Wire, params: types.CallToolRequestParams) -> Answer:
+    async def _call_tool(self, wire: Wire, params: types.CallToolRequestParams) -> Any:  # noqa: ANN401  # the SDK has no word for a task
         if self._lock is not None:
             self._lock.refresh()
         binding = self._registry.resolve(params.name)
@@ -336,8 +351,11 @@ class Server:
             self._served(life, request, binding), functools.partial(_told, request)
         )
 
-    async def _served(self, life: Life, request: Request, binding: Binding) -> Answer:
+    async def _served(self, life: Life, request: Request, binding: Binding) -> Answer | Told:
         name = binding.contract.name
+        refusal = None if self._long is None else self._long.refusal(request)
+        if refusal is not None:
+            return refusal
         try:
             proposed = _proposed(name, request.params.arguments)
         except (InvalidValue, ValueError) as error:
@@ -350,24 +368,53 @@ class Server:
         if ticket is None or not self._takes(ticket):
             return error_of(GONE)
         if ticket.request is None and not ticket.batch:
-            return await _resumed(life, request, ticket)
+            return await self._resumed(life, request, ticket)
         return await self._gone_on(life, request, ticket, proposed)
+
+    async def _listen(
+        self, wire: Wire, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Tell of changed tools; who has tasks comes back for them, and is told of none."""
+        wanted = object_of(object_of(wire.params).get("notifications"))
+        if self._long is not None and "taskIds" in wanted and not takes_tasks(wire):
+            raise incapable("Missing required client capability")
+        life: Life = wire.lifespan_context
+        return await life.listen(wire, params)
 
     # ---- new calls, and calls that go on ---------------------------------------------------------
 
-    async def _begun(self, call: Call, request: Request) -> Answer:
-        self._calls[call.leg.call.id] = call
+    async def _begun(self, call: Call, request: Request) -> Answer | Told:
+        call.may_be_task = self._long is not None and request.takes_tasks
         if call.needs_task:
-            call.life.tasks.start_soon(self._known, call, call.run)
-            return await call.serve(request)
+            self._start(call)
+            return await self._stood_by(call, request)
+        self._calls[call.leg.call.id] = call
         return await self._known(call, call.serve_alone)
+
+    def _start(self, call: Call) -> None:
+        self._calls[call.leg.call.id] = call
+        call.life.tasks.start_soon(self._known, call, call.run)
+
+    async def _stood_by(self, call: Call, request: Request) -> Answer | Told:
+        if self._long is None or not request.takes_tasks:
+            return await call.serve(request)
+        return await self._long.served(call, request)
+
+    async def _resumed(self, life: Life, request: Request, ticket: Ticket) -> Answer | Told:
+        """Give a call that waits what its client answers, and wait for more of it."""
+        call = life.parked.pop(ticket.nonce, None)
+        if not isinstance(call, Call):
+            return error_of(GONE)
+        call.resume(request.answers)
+        return await self._stood_by(call, request)
 
     async def _known(self, call: Call, work: Callable[[], Awaitable[R]]) -> R:
         """Do some work of a call, which can be found by its id meanwhile."""
         try:
             return await work()
         finally:
-            self._calls.pop(call.leg.call.id, None)
+            if self._calls.get(call.leg.call.id) is call:
+                del self._calls[call.leg.call.id]
 
     def _new(self, life: Life, request: Request, proposed: ToolCall, name: str = "") -> Call:
         key = name or request.key
@@ -388,7 +435,7 @@ class Server:
 
     async def _gone_on(
         self, life: Life, request: Request, ticket: Ticket, proposed: ToolCall
-    ) -> Answer:
+    ) -> Answer | Told:
         """Go on with a call that had ended its leg with a question."""
         call = self._new(life, request, proposed, name=ticket.batch)
         call.round = ticket.round + 1
@@ -511,21 +558,12 @@ def _proposed(name: str, arguments: dict[str, Any] | None) -> ToolCall:
     return ToolCall(id=f"call_{secrets.token_hex(12)}", name=name, arguments=text)
 
 
-def _told(request: Request, error: Exception) -> Answer:
+def _told(request: Request, error: Exception) -> Answer | Told:
     """Return what a client reads of an error that is not a tool's: ours to mend, not its to see."""
     if isinstance(error, MCPError):
         raise error
     outcome = outcome_of(error, tool=request.params.name)
     return result_of(outcome, modern=request.modern, limit=_SENTENCE)
-
-
-async def _resumed(life: Life, request: Request, ticket: Ticket) -> Answer:
-    """Give a call that waits what its client answers, and wait for more of it."""
-    call = life.parked.pop(ticket.nonce, None)
-    if not isinstance(call, Call):
-        return error_of(GONE)
-    call.resume(request.answers)
-    return await call.serve(request)
 
 
 # Clients ask for these whatever a server says it has, and show the error. That it has none is an
@@ -546,13 +584,6 @@ async def _no_templates(
     _: Wire, __: types.PaginatedRequestParams | None
 ) -> types.ListResourceTemplatesResult:
     return types.ListResourceTemplatesResult(resource_templates=[])
-
-
-async def _listen(
-    wire: Wire, params: types.SubscriptionsListenRequestParams
-) -> types.SubscriptionsListenResult:
-    life: Life = wire.lifespan_context
-    return await life.listen(wire, params)
 
 
 async def _greet(wire: Wire, params: types.NotificationParams) -> None:

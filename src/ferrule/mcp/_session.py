@@ -89,15 +89,23 @@ class Line:
         answer: What answers questions of the server's own.
         heard: Hears the method of each notification, in the order they come.
         tend: What goes on beside each connection.
+        tasks: Whether tasks are taken for answers.
     """
 
     def __init__(
-        self, target: Target, *, answer: ElicitationFnT, heard: Heard, tend: Tender
+        self,
+        target: Target,
+        *,
+        answer: ElicitationFnT,
+        heard: Heard,
+        tend: Tender,
+        tasks: bool = False,
     ) -> None:
         self._target = target
         self._answer = answer
         self._heard = heard
         self._tend = tend
+        self._tasks = tasks
         self._wanted = anyio.Event()
         self._dial: Dial | None = None
         self._owned = False
@@ -181,7 +189,7 @@ class Line:
     async def _connected(self, dial: Dial) -> None:
         async with AsyncExitStack() as stack:
             lane = await self._target.open(stack)
-            connection = Connection(lane, self._answer, self._heard)
+            connection = Connection(lane, self._answer, self._heard, tasks=self._tasks)
             await stack.enter_async_context(connection.session)
             try:
                 await connection.negotiate(self._target)

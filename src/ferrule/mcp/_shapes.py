@@ -7,6 +7,9 @@ from typing_extensions import TypeIs
 Wire: TypeAlias = dict[str, Any]
 """An object as it came: read, and not looked at yet."""
 
+TASKS = "io.modelcontextprotocol/tasks"
+"""The extension that lets a server answer a call with a task, which the client comes back for."""
+
 
 def is_object(value: object) -> TypeIs[Wire]:
     """Say whether it is an object."""

@@ -57,6 +57,9 @@ class Broken(FerruleError):
 ANSWERS: contextvars.ContextVar[list[Wire]] = contextvars.ContextVar("ferrule_mcp_answers")
 """Where the answer to the request that is being sent here goes, as it came."""
 
+_LOOKED_AT = {"tools/list", "tools/call", "tasks/get", "tasks/update", "tasks/cancel"}
+"""What is asked with a place for the answer as it came."""
+
 OVER = ""
 """What is heard, in the place of a method, once nothing comes any more."""
 
@@ -101,7 +104,7 @@ class Wiring:
             raise Broken("not_sent", "the connection to the server is not there any more")
         answer = await self._way.send_raw_request(method, params, self._heard_of(params, opts))
         box = ANSWERS.get(None)
-        if box is None or method not in {"tools/list", "tools/call"}:
+        if box is None or method not in _LOOKED_AT:
             return answer
         box.append(answer)
         return self._palatable(method)(answer)
@@ -163,6 +166,8 @@ class Wiring:
         plain: Wire = {"resultType": "complete"} if protocol in MODERN_PROTOCOL_VERSIONS else {}
         if method == "tools/call":
             return lambda _: {**plain, "content": []}
+        if method != "tools/list":
+            return lambda _: plain
         if plain:
             plain |= {"ttlMs": 0, "cacheScope": "private"}
 
