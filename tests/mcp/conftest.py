@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import pytest
 import uvicorn
@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 import mcp_lab
 from ferrule.mcp import Address, Command, InProcess
+from mcp_authority import Authority, Place
 from mcp_lab import Lab
 
 Era = Literal["auto", "legacy"]
@@ -98,3 +99,13 @@ def target(request: pytest.FixtureRequest, era: Era) -> Address | Command | InPr
         case _:
             _, url = request.getfixturevalue("web_lab")
             return Address(url, era=era)
+
+
+@pytest.fixture
+def place(serve: Callable[..., Serving], tmp_path: Path) -> Place:
+    """Serve what asks for a token, and who gives one."""
+    authority = Authority()
+    authority.url = serve(authority.app).url.removesuffix("/mcp")
+    found: list[Any] = []
+    found.append(serve(lambda: authority.guarded(lambda: found[0].port)))
+    return Place(authority, found[0].url, tmp_path / "keep" / "tokens.json", [])
