@@ -26,7 +26,7 @@ class Serving:
     """A web server in a thread of this process, which can be stopped and started again."""
 
     def __init__(self, make: Callable[[], Starlette], port: int = 0) -> None:
-        self._listening = socket.socket()
+        self._listening = socket.socket(proto=socket.IPPROTO_TCP)  # Else asyncio sends late.
         self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listening.bind(("127.0.0.1", port))
         self._listening.listen()
