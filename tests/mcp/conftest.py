@@ -25,7 +25,13 @@ LAB = str(Path(mcp_lab.__file__))
 class Serving:
     """A web server in a thread of this process, which can be stopped and started again."""
 
-    def __init__(self, make: Callable[[], Starlette], port: int = 0) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Starlette],
+        port: int = 0,
+        *,
+        certificate: Path | None = None,
+    ) -> None:
         self._listening = socket.socket(proto=socket.IPPROTO_TCP)  # Else asyncio sends late.
         self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listening.bind(("127.0.0.1", port))
@@ -33,7 +39,7 @@ class Serving:
         self.port: int = self._listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         # Made in its thread, as what anyio makes belongs to the loop that runs where it is made.
-        config = uvicorn.Config(make, factory=True, log_level="critical")
+        config = uvicorn.Config(make, factory=True, log_level="critical", ssl_certfile=certificate)
         config.timeout_graceful_shutdown = 1
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
@@ -66,7 +72,7 @@ def web_lab() -> Iterator[tuple[Lab, str]]:
 def serve() -> Iterator[Callable[..., Serving]]:
     """Give what serves a web app on a port, a free one if none is given, to the end of the test."""
     with contextlib.ExitStack() as stack:
-        yield lambda make, port=0: stack.enter_context(Serving(make, port))
+        yield lambda make, port=0, **more: stack.enter_context(Serving(make, port, **more))
 
 
 @pytest.fixture(scope="session")
