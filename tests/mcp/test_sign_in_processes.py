@@ -84,8 +84,14 @@ async def signed_in(place: Place) -> Place:
         pass
     place.end()
     place.authority.log.clear()
-    place.authority.gate = Gate()
     return place
+
+
+@pytest.fixture
+def gate(signed_in: Place) -> Gate:
+    """Give what holds back who asks for another token."""
+    gate = signed_in.authority.gate = Gate()
+    return gate
 
 
 def kept(place: Place, *, one_died: bool = False) -> dict[str, str]:
@@ -100,11 +106,10 @@ def kept(place: Place, *, one_died: bool = False) -> dict[str, str]:
 
 
 async def test_of_two_processes_one_renews_and_both_go_on(
-    signed_in: Place, anyio_backend: str
+    signed_in: Place, gate: Gate, anyio_backend: str
 ) -> None:
     """AT-108, python-sdk#3250: one refresh reaches the authorization server; nobody is asked."""
-    authority, gate = signed_in.authority, signed_in.authority.gate
-    assert gate is not None
+    authority = signed_in.authority
     with processes(signed_in, anyio_backend, "", "") as (one, other):
         one.go()
         assert gate.came.acquire(timeout=PATIENCE)  # It holds the lock, and waits for its answer.
@@ -122,10 +127,8 @@ async def test_of_two_processes_one_renews_and_both_go_on(
 
 
 @ONCE
-async def test_many_processes_at_once(signed_in: Place, anyio_backend: str) -> None:
+async def test_many_processes_at_once(signed_in: Place, gate: Gate, anyio_backend: str) -> None:
     """AT-108: whoever comes first, as often as it is tried."""
-    gate = signed_in.authority.gate
-    assert gate is not None
     gate.opened.set()
     with processes(signed_in, anyio_backend, *[""] * 3) as all_of_them:
         for one in all_of_them:
@@ -138,11 +141,10 @@ async def test_many_processes_at_once(signed_in: Place, anyio_backend: str) -> N
 
 
 async def test_one_is_killed_before_its_token_was_renewed(
-    signed_in: Place, anyio_backend: str
+    signed_in: Place, gate: Gate, anyio_backend: str
 ) -> None:
     """AT-108: its lock ends with it; the other renews the token and goes on."""
-    authority, gate = signed_in.authority, signed_in.authority.gate
-    assert gate is not None
+    authority = signed_in.authority
     with processes(signed_in, anyio_backend, "", "") as (one, other):
         one.go()
         assert gate.came.acquire(timeout=PATIENCE)
@@ -163,11 +165,10 @@ async def test_one_is_killed_before_its_token_was_renewed(
 
 @ONCE
 async def test_one_is_killed_as_it_writes_what_it_was_granted(
-    signed_in: Place, anyio_backend: str
+    signed_in: Place, gate: Gate, anyio_backend: str
 ) -> None:
     """AT-108: that is lost with it, so the other asks a person, once; the file was always whole."""
-    authority, gate = signed_in.authority, signed_in.authority.gate
-    assert gate is not None
+    authority = signed_in.authority
     gate.opened.set()
     before = kept(signed_in)
     with processes(signed_in, anyio_backend, "die", "visit") as (one, other):

@@ -49,7 +49,7 @@ def of_environment() -> Proxies:
     a header of whoever asks.
     """
     found = getproxies_environment()
-    by_scheme = {
+    by_scheme: dict[str, str] = {
         name: _with_scheme(found[name]) for name in ("http", "https", "all") if name in found
     }
     exempt = (entry.strip().lower() for entry in found.get("no", "").split(","))

@@ -43,6 +43,10 @@ from real_servers import argv, called, command, sent, variables
 
 pytestmark = pytest.mark.anyio
 
+Era = Literal["auto", "legacy"]
+ERAS: tuple[Era, ...] = ("auto", "legacy")
+LOOPS = ("asyncio", "trio")
+
 PNG = b"\x89PNG\r\n\x1a\n made up"
 WAV = b"RIFF made up"
 BLOB = bytes(range(256))
@@ -360,7 +364,11 @@ CASES: dict[str, list[Case]] = {
     ],
 }
 
-ERAS = [(name, "auto") for name in CASES] + [("git", "legacy"), ("time", "legacy")]
+WAYS = [
+    *((name, "auto", loop) for name in ("everything", "filesystem", "memory") for loop in LOOPS),
+    *((name, era, loop) for name in ("git", "time") for era, loop in zip(ERAS, LOOPS, strict=True)),
+]
+"""Servers of Python take a second to start: each era on one loop."""
 
 
 @pytest.fixture
@@ -424,10 +432,8 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-@pytest.mark.parametrize(("name", "era"), ERAS)
-async def test_calls_end_as_they_should(
-    name: str, era: Literal["auto", "legacy"], filled: Path
-) -> None:
+@pytest.mark.parametrize(("name", "era", "anyio_backend"), WAYS)
+async def test_calls_end_as_they_should(name: str, era: Era, filled: Path) -> None:
     """MCP-1, AT-90, FAIL-6: texts, images, errors, structured results; nothing wrong is sent."""
     async with Registry([connect(command(name, filled, era=era))]) as registry:
         executor = Executor(registry)
