@@ -587,8 +587,9 @@ async def test_a_server_sees_no_variable_that_it_was_not_given(
 
 # ---- over HTTP, and to a net of our own ----------------------------------------------------------
 
-# The SDK leaves generators of its HTTP client to the garbage collector, which trio warns of.
-over_http = pytest.mark.filterwarnings("ignore:Async generator")
+# Each starts two servers; what the loops do differently, the tests of `connect` hold.
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 
 
 @contextmanager
@@ -610,7 +611,7 @@ def listening(name: str, folder: Path, *words: str, **env: str) -> Iterator[None
             server.kill()
 
 
-@over_http
+@on_asyncio
 async def test_a_server_with_sessions_over_http(folder: Path) -> None:
     """MCP-1, AT-87: the handshake era, answers as a stream of events."""
     port = free_port()
@@ -628,7 +629,7 @@ async def test_a_server_with_sessions_over_http(folder: Path) -> None:
     assert outcomes[0].text == "Echo: over HTTP"
 
 
-@over_http
+@on_asyncio
 async def test_a_server_without_a_handshake_over_http(folder: Path, web: Web) -> None:
     """MCP-1, AT-87: the era of 2026-07-28; what it asks of the net it asks of us."""
     port = free_port()
@@ -649,6 +650,7 @@ async def test_a_server_without_a_handshake_over_http(folder: Path, web: Web) ->
     ]
 
 
+@on_trio
 async def test_a_server_of_a_service_calls_the_service(folder: Path, web: Web) -> None:
     """AT-90: Notion's, with the token that we gave it; its service's refusal is its text."""
     target = command("notion", folder, env={"BASE_URL": web.url})
@@ -668,6 +670,7 @@ async def test_a_server_of_a_service_calls_the_service(folder: Path, web: Web) -
     assert web.tokens == {"Bearer none"}
 
 
+@on_asyncio
 async def test_a_page_is_fetched(folder: Path, web: Web) -> None:
     """AT-90: as it is, cut where it was asked to be; what is not there is an error."""
     async with Registry([connect(command("fetch", folder))]) as registry:
