@@ -259,7 +259,7 @@ def test_what_goes_through_no_proxy(
     "host",
     [
         *("localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "127.9.9.9", "0.0.0.0"),
-        *("::1", "[::1]", "::ffff:127.0.0.1"),
+        *("::1", "[::1]", "::ffff:127.0.0.1", "127.1", "2130706433", "0x7f.0.0.1"),
     ],
 )
 def test_what_is_this_machine(host: str) -> None:

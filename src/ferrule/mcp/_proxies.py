@@ -6,6 +6,7 @@ would be shown what was meant to stay here.
 """
 
 import ipaddress
+import socket
 from collections.abc import Mapping
 from urllib.request import getproxies_environment
 
@@ -64,9 +65,17 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         found = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return None
+        return _short(host)
     inner = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return found if inner is None else inner
+
+
+def _short(host: str) -> ipaddress.IPv4Address | None:
+    """Return an address that is written as few write it and every resolver reads it: `127.1`."""
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None
 
 
 def _names(entry: str, host: str, port: int) -> bool:
