@@ -48,6 +48,7 @@ class Authority:
         self.url = ""
         self.seconds: int | None = 3600
         self.refuses_all = False
+        self.wants_more = False
         self.codes: dict[str, dict[str, str]] = {}
         self.valid: set[str] = set()
         self.refresh: set[str] = set()
@@ -91,6 +92,7 @@ class Authority:
     async def authorize(self, request: Request) -> Response:
         """Sign a person in, who says yes at once."""
         self.log.append("authorize")
+        self.wants_more = False
         query = dict(request.query_params)
         code = secrets.token_hex(8)
         self.codes[code] = query
@@ -153,6 +155,10 @@ class _Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == "/mcp":
+            if self.authority.wants_more:
+                challenge = 'Bearer error="insufficient_scope", scope="more"'
+                await Response("", 403, {"www-authenticate": challenge})(scope, receive, send)
+                return
             token = dict(scope["headers"]).get(b"authorization", b"").decode()
             if self.authority.refuses(token.removeprefix("Bearer ")):
                 refusal = Response("", 401, {"www-authenticate": 'Bearer error="invalid_token"'})

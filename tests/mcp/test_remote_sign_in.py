@@ -101,6 +101,30 @@ async def test_a_token_that_its_server_never_takes_is_renewed_once(place: Place)
     assert len(place.shown) == 2
 
 
+async def test_a_token_that_is_for_too_little_is_not_renewed(place: Place) -> None:
+    """AT-108: another one for the same would not do; a person is asked for more."""
+    async with place.remote() as remote:
+        await add(remote)
+        place.authority.wants_more = True
+        assert await add(remote) == "3"
+
+    assert place.authority.log[3:] == ["authorize", "authorization_code"]
+    assert "scope=more" in place.shown[-1]
+
+
+async def test_calls_side_by_side_ask_a_person_once(place: Place) -> None:
+    """AT-108: who waited for the sign-in of another call takes what it brought."""
+    async with place.remote() as remote:
+        await add(remote)
+        place.authority.refresh.clear()
+        place.authority.valid.clear()
+        calls = [ToolCall.of("add", {"a": 1, "b": number}) for number in range(4)]
+        outcomes = await Executor(remote.tools).run(calls)
+
+    assert [outcome.text for outcome in outcomes] == ["1", "2", "3", "4"]
+    assert len(place.shown) == 2
+
+
 class Watched(TokenFile):
     """A file of tokens that notes who writes without the lock."""
 
