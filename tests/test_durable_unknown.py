@@ -8,7 +8,7 @@ that are really killed are in the crash suite.
 import logging
 import threading
 from collections.abc import Iterable
-from typing import cast
+from typing import Literal, cast
 
 import anyio
 import anyio.lowlevel
@@ -16,12 +16,14 @@ import pytest
 
 from ferrule import (
     Allow,
+    Ask,
     Authorization,
     CallError,
     Cancelled,
     Completed,
     Context,
     Continuation,
+    Decision,
     Definition,
     Executor,
     Failed,
@@ -278,6 +280,46 @@ async def test_what_was_told_to_stop_and_then_lost_is_not_run_again(home: Home) 
     assert isinstance(outcome, Unknown)
     assert outcome.reason == "owner_lost"
     assert count == [1]
+
+
+@pytest.mark.parametrize("how", ["withdrawn", "expired"])
+@pytest.mark.parametrize("replay", ["keyed", "safe"])
+async def test_a_question_before_another_run_that_nobody_answers_settles_nothing(
+    home: Home, replay: Literal["keyed", "safe"], how: str
+) -> None:
+    """DUR-2, SUS-4: a guard asks after the crash; what ran before it may have taken effect."""
+    begun, crashed = anyio.Event(), anyio.Event()
+    asks = [False]
+
+    async def function(_: dict[str, object], __: Context) -> object:
+        begun.set()
+        with anyio.CancelScope(shield=True):
+            await crashed.wait()
+        return ""
+
+    def policy(_: Authorization) -> Decision:
+        expires = 0.001 if how == "expired" else None
+        return Ask("Once more?", expires_in=expires) if asks[0] else Allow()
+
+    tools = Registry([raw("work", function, replay=replay)]).guarded(policy)
+    async with home.runtime(tools) as runtime:
+        await runtime.submit([call("work", "c1")], batch_id="t1")
+        await soon(begun.wait())
+        await home.crash(runtime)
+        asks[0] = True
+        crashed.set()
+    async with home.runtime(tools) as later:
+        (batch,) = await later.recover()
+        if how == "withdrawn":
+            await at_rest(batch)
+            await later.inbox.withdraw((await only_wait(later.inbox)).id, by="ann")
+        (outcome,) = await settled(batch)
+
+    assert isinstance(outcome, Unknown if replay == "keyed" else Failed)
+    if isinstance(outcome, Unknown):
+        assert outcome.reason == "owner_lost"
+    else:
+        assert "Once more?" in outcome.text
 
 
 # ---- unknown -----------------------------------------------------------------------------------

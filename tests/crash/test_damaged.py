@@ -229,3 +229,20 @@ async def test_a_log_that_was_cut_short_loses_its_end_and_no_more(
     assert {type(one).__name__ for one in outcomes} <= {"Completed", "Unknown"}
     assert len(outcomes) == len(CALLS)
     assert journal.read(kept / path.name).states().total() == len(CALLS)
+
+
+async def test_an_inbox_looks_through_a_file_the_first_time_only(
+    sound: bytes, tmp_path: Path
+) -> None:
+    """DUR-1: that reads all of it, and who follows a history asks five times a second."""
+    path = tmp_path / "calls.db"
+    path.write_bytes(sound)
+    inbox = SqliteInbox(path)
+    lines = await inbox.history("turn/c1")
+    with path.open("ab") as file:
+        file.write(b"\0")  # No whole page: what looks through takes the file for cut.
+
+    assert lines
+    assert await inbox.history("turn/c1") == lines
+    with pytest.raises(JournalError, match="cut short"):
+        await SqliteInbox(path).history("turn/c1")

@@ -59,6 +59,21 @@ async def test_a_listing_says_what_the_tools_say(era: Era) -> None:
     assert listed["kinds"].title is None
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_a_server_has_none_of_is_listed_as_empty_and_never_changes(era: Era) -> None:
+    """MCP-1: clients ask for prompts and resources whatever is announced, and show the error."""
+    async with in_memory(Server(TOOLS), era) as client:
+        said = client.server_capabilities
+        prompts = await client.list_prompts()
+        resources = await client.list_resources()
+        templates = await client.list_resource_templates()
+
+    assert (prompts.prompts, resources.resources, templates.resource_templates) == ([], [], [])
+    assert said is not None
+    assert said.prompts == types.PromptsCapability(list_changed=False)
+    assert said.resources == types.ResourcesCapability(subscribe=False, list_changed=False)
+
+
 async def test_only_objects_are_structured_in_the_handshake_era() -> None:
     """MCP-1: an output that the earlier era cannot carry is left out, schema and value alike."""
     seen: dict[str, list[tuple[object, object]]] = {}

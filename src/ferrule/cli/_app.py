@@ -28,6 +28,10 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], ModuleType]]] = {
         "Show the tools that a file or module offers.",
         lambda: importlib.import_module("ferrule.cli._list"),
     ),
+    "lock": (
+        "Lock tools as they are, or say what changed since.",
+        lambda: importlib.import_module("ferrule.cli._lock"),
+    ),
     "policy": (
         "Say what a policy decides about each tool.",
         lambda: importlib.import_module("ferrule.cli._policy"),

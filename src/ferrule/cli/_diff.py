@@ -8,10 +8,10 @@ import anyio
 import click
 
 from ferrule import Change, Definition, InvalidDefinition, InvalidValue, Limits, diff, read_json
+from ferrule.cli._changes import WHOLE, write_changes
 from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
-from ferrule.cli._streams import ResultStream, result_stream
-from ferrule.helpers import one_line
+from ferrule.cli._streams import result_stream
 
 _ANY_SIZE = Limits(argument_bytes=1 << 30, nodes=1 << 30, depth=512)
 
@@ -39,7 +39,7 @@ def command(old: str, new: str, *, as_json: bool) -> int:
         if as_json:
             result.write_json([{"tool": name, **change.to_json()} for name, change in changes])
         else:
-            _write(changes, result)
+            write_changes([((name,), change) for name, change in changes], result)
     return 0
 
 
@@ -47,21 +47,11 @@ def _changes(old: Tools, new: Tools) -> Iterator[tuple[str, Change]]:
     """Yield each change with its tool: a tool that is gone breaks, a new one widens."""
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
-            yield name, Change(path="", kind="breaking")
+            yield name, WHOLE["gone"]
         elif name not in old:
-            yield name, Change(path="", kind="widened")
+            yield name, WHOLE["new"]
         else:
             yield from ((name, change) for change in diff(old[name], new[name]))
-
-
-def _write(changes: list[tuple[str, Change]], result: ResultStream) -> None:
-    if not changes:
-        result.write("nothing changed\n")
-        return
-    widest = max(len(one_line(name, 60)) for name, _ in changes)
-    for name, change in changes:
-        where = one_line(change.path, 200) or ("removed" if change.kind == "breaking" else "added")
-        result.write(f"{change.kind:<10}  {one_line(name, 60):<{widest}}  {where}\n")
 
 
 def _definitions(source: str) -> Tools:

@@ -6,14 +6,15 @@ import logging.handlers
 import os
 import queue
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import anyio
 import click
 import msgspec
 
-from ferrule import DeclarationError, Executor, Guard, InvalidValue, Registry, Tool
+from ferrule import Executor, InvalidValue
+from ferrule.cli._joined import joined
 from ferrule.cli._loading import load, opened
 from ferrule.cli._refused import Refused
 from ferrule.cli._signals import Interruption
@@ -38,6 +39,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     address: tuple[str, int] | None
     rules: Rules | None
     journal: str | None
+    lock: str | None
     hosts: tuple[str, ...]
     origins: tuple[str, ...]
     name: str
@@ -49,16 +51,20 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--http", "address", metavar="HOST:PORT", help="Serve many clients over HTTP.")
 @click.option("--policy", metavar="FILE", help="Ask these rules before each call.")
 @click.option("--journal", metavar="FILE", help="Keep the calls, so that they outlive the process.")
+@click.option(
+    "--lock", metavar="FILE", help="Offer what this lock has, as `ferrule lock` wrote it."
+)
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="One more name of the server.")
 @click.option("--origin", "origins", metavar="URL", multiple=True, help="A page that may call it.")
 @click.option("--name", default="ferrule", show_default=True, help="What clients call the server.")
-def command(  # one for each option
+def command(  # noqa: PLR0913  # one for each option
     tools: tuple[str, ...],
     *,
     by_pipe: bool,
     address: str | None,
     policy: str | None,
     journal: str | None,
+    lock: str | None,
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     name: str,
@@ -71,7 +77,8 @@ def command(  # one for each option
 
     Over HTTP the server answers at /mcp, to its own names alone: those of this machine, HOST, and
     what --host says. With --journal, a call that waits for an answer waits there too: see `ferrule
-    waits` and `ferrule answer`.
+    waits` and `ferrule answer`. With --lock, a tool that changed since is listed as it was, and its
+    calls are refused; one that nobody has locked is not there: see `ferrule lock`.
     """
     if by_pipe and address is not None:
         raise Refused("a server is reached by pipes or over HTTP: give --stdio or --http, not both")
@@ -80,6 +87,7 @@ def command(  # one for each option
         address=None if address is None else _address(address),
         rules=None if policy is None else _rules(policy),
         journal=journal,
+        lock=lock,
         hosts=hosts,
         origins=origins,
         name=name,
@@ -115,12 +123,13 @@ def _rules(file: str) -> Rules:
 async def _serve(values: Sequence[tuple[object, str]], asked: Asked, result: ResultStream) -> int:
     async with AsyncExitStack() as stack:
         parts = [await stack.enter_async_context(opened(*value)) for value in values]
-        server = Server(
-            _joined(parts, asked.rules),
-            runtime=None if asked.journal is None else functools.partial(_kept, asked.journal),
-            name=asked.name,
-        )
         try:
+            server = Server(
+                joined(parts, asked.rules),
+                runtime=None if asked.journal is None else functools.partial(_kept, asked.journal),
+                lock=asked.lock,
+                name=asked.name,
+            )
             if asked.address is None:
                 return await _by_pipe(server, result)
             host, port = asked.address
@@ -167,54 +176,6 @@ async def _kept(path: str, executor: Executor) -> AsyncGenerator[SqliteRuntime]:
 
 def _started(address: str) -> None:
     click.echo(f"ferrule: serving at {address}", err=True)
-
-
-# ---- several registries as one -------------------------------------------------------------------
-
-
-def _joined(parts: Sequence[Registry], rules: Rules | None) -> Registry:
-    """
-    Return one registry with the tools of all, behind the rules, now and after they change.
-
-    Raises:
-        Refused: two of them cannot be together.
-    """
-    if len(parts) == 1 and rules is None:
-        return parts[0]
-    inject = {name: value for part in parts for name, value in part.inject.items()}
-    joined = Registry(inject=inject, limits=parts[0].limits, grace=max(p.grace for p in parts))
-    follow = functools.partial(_follow, joined, parts, rules)
-    try:
-        follow()
-    except DeclarationError as error:
-        raise Refused(str(error)) from None
-    for part in parts:
-        part.when_changed(functools.partial(_follow_later, follow))
-    return joined
-
-
-def _follow(joined: Registry, parts: Sequence[Registry], rules: Rules | None) -> None:
-    offered: dict[str, list[Tool]] = {_origin(joined, name): [] for name in joined.names}
-    for part in parts:
-        for name in part.names:
-            binding = part.resolve(name)
-            if binding is not None:
-                tool = binding.tool if rules is None else Guard(binding.tool, rules)
-                offered.setdefault(binding.contract.origin, []).append(tool)
-    for origin, tools in offered.items():
-        joined.replace(origin, tools)
-
-
-def _origin(registry: Registry, name: str) -> str:
-    binding = registry.resolve(name)
-    return registry.origin if binding is None else binding.contract.origin
-
-
-def _follow_later(follow: Callable[[], None]) -> None:
-    try:
-        follow()
-    except DeclarationError as error:
-        logging.getLogger("ferrule").warning("tools changed; served are those before: %s", error)
 
 
 # ---- what is logged ------------------------------------------------------------------------------

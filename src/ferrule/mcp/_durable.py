@@ -36,7 +36,8 @@ from ferrule.mcp._calls import (
 )
 from ferrule.mcp._forms import Form
 from ferrule.mcp._lives import Life
-from ferrule.mcp._request import KEY, Request
+from ferrule.mcp._meta import KEY
+from ferrule.mcp._request import Request
 from ferrule.mcp._to_mcp import error_of
 from ferrule.ports import Runtime, Wait
 

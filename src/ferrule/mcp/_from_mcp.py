@@ -14,6 +14,7 @@ from ferrule import (
     Content,
     Definition,
     Failure,
+    FerruleError,
     File,
     Image,
     InvalidResult,
@@ -27,13 +28,9 @@ from ferrule import (
     Traits,
     read_json,
 )
+from ferrule.helpers import one_line
+from ferrule.mcp._meta import RECORD, UNKNOWN
 from ferrule.mcp._shapes import Wire, is_list, is_object, object_of
-
-RECORD = "ferrule/record"
-"""In the `_meta` of a result: what its tool had recorded, as `{"namespace": …, "data": TEXT}`."""
-
-KEY = "ferrule/idempotency-key"
-"""In the `_meta` of a call whose replay is `keyed`: the same for every run of that logical call."""
 
 _RESERVED = "io.modelcontextprotocol/"
 _OCTETS = "application/octet-stream"
@@ -110,6 +107,7 @@ def result_of(answer: Wire) -> Result:
 
     Raises:
         Failure: the server says that the call failed.
+        CallError: the server says that nobody knows what the call has done.
         InvalidResult: something in the answer is nonsense; what could be read is its evidence.
     """
     content, odd = _blocks(answer.get("content"))
@@ -118,6 +116,9 @@ def result_of(answer: Wire) -> Result:
     if is_error is not None and not isinstance(is_error, bool):
         odd.append("its isError is neither true nor false")
     if is_error is True and not odd:
+        if UNKNOWN in object_of(answer.get("_meta")):
+            said = Result(content, details=details)
+            raise CallError(said) from FerruleError(f"the server said: {one_line(said.text, 300)}")
         raise Failure(content or "tool call failed", details=details)
     result = Result(
         content, structured_content=answer.get("structuredContent", UNSET), details=details

@@ -12,8 +12,9 @@ from ferrule import Context, Failure, FerruleError, InvalidResult, Result
 from ferrule.helpers import one_line
 from ferrule.mcp._asking import CALLING, Calling, Router
 from ferrule.mcp._connection import Connection
-from ferrule.mcp._from_mcp import KEY, checked, result_of
+from ferrule.mcp._from_mcp import checked, result_of
 from ferrule.mcp._listing import Naming, Offered, Snapshot, Unlisted, listed, sorted_out
+from ferrule.mcp._meta import KEY
 from ferrule.mcp._outside import Ended, held
 from ferrule.mcp._session import Closed, Line
 from ferrule.mcp._shapes import Wire, list_of, object_of

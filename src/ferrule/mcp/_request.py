@@ -11,6 +11,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from ferrule import Progress, digest
 from ferrule.mcp._forms import Form
+from ferrule.mcp._meta import KEY
 from ferrule.mcp._who import Session, caller, principal
 
 Wire: TypeAlias = ServerRequestContext[Any, Any]
@@ -20,10 +21,6 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 _LEVEL = "ferrule/level"
 _PER_REQUEST = "io.modelcontextprotocol/logLevel"
 _SESSION = "mcp-session-id"
-
-KEY = "ferrule/idempotency-key"
-"""In the `_meta` of a call: the same for every run of it that a client asks for."""
-
 _LONGEST = 128
 
 

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -44,6 +45,7 @@ from ferrule import (
     outcome_of,
 )
 from ferrule.helpers import one_line
+from ferrule.lock import LockedRegistry, LockFile
 from ferrule.mcp._calls import GONE, Answer, Bounds, Call, contained, leg_of, read, ticket_of
 from ferrule.mcp._durable import DurableCall
 from ferrule.mcp._forms import Form
@@ -74,6 +76,10 @@ class Server:
         runtime: Where calls are kept so that they outlive the process: a runtime of the same tools,
             or what makes one of the server's executor, so that what running calls ask and how far
             they are reaches the client too.
+        lock: What was approved of the tools, or the path of its file, which is taken up at the next
+            request when it was written again. A tool that changed since is listed as it was locked
+            and its calls are refused; one that is not in the lock is not there. It is for tools of
+            this server's executor: a runtime is then given as what makes one.
         name: What clients call the server.
         title: What people call it.
         instructions: What a model is told of all the tools together.
@@ -81,13 +87,18 @@ class Server:
             more each: the first seals, all open. Left out, one is made that only this server has.
         patience: Seconds that a call waits for its client to answer.
         rounds: How many requests a client makes of one call at most.
+
+    Raises:
+        InvalidLock: there is no lock that can be used in the file.
+        InvalidValue: a lock is for tools that an open runtime has not.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each by keyword; all that a server may be given
         self,
         tools: Executor | Registry | Iterable[Tool | Source],
         *,
         runtime: Runtime | RuntimeFrom | None = None,
+        lock: LockFile | str | os.PathLike[str] | None = None,
         name: str = "ferrule",
         title: str | None = None,
         instructions: str | None = None,
@@ -96,6 +107,14 @@ class Server:
         rounds: int = 10,
     ) -> None:
         given = tools if isinstance(tools, Executor) else Executor(tools)
+        self._lock = None if lock is None else LockedRegistry(given.registry, lock)
+        if self._lock is not None:
+            if runtime is not None and not callable(runtime):
+                raise InvalidValue(
+                    "a runtime that is open has tools of its own, which this lock is not for; give "
+                    "what makes one: runtime=lambda executor: SqliteRuntime(executor, path)"
+                )
+            given = _over(self._lock, given)
         self._owns = not isinstance(tools, Executor | Registry)
         self._given = given
         self._executor = _again(given, given.on_progress, self._ask)
@@ -266,6 +285,9 @@ class Server:
             get_tool_input_schema=self._schema_of,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
+            on_list_prompts=_no_prompts,
+            on_list_resources=_no_resources,
+            on_list_resource_templates=_no_templates,
             on_subscriptions_listen=_listen,
         )
         sdk.add_notification_handler("notifications/initialized", types.NotificationParams, _greet)
@@ -292,6 +314,8 @@ class Server:
             raise MCPError(
                 code=types.INVALID_PARAMS, message="Invalid cursor: the list is one page"
             )
+        if self._lock is not None:
+            self._lock.refresh()
         modern, known = is_modern(wire), self._listed
         if modern not in known:
             bindings = map(self._registry.resolve, self._registry.names)
@@ -299,6 +323,8 @@ class Server:
         return types.ListToolsResult(tools=list(known[modern]))
 
     async def _call_tool(self, wire: Wire, params: types.CallToolRequestParams) -> Answer:
+        if self._lock is not None:
+            self._lock.refresh()
         binding = self._registry.resolve(params.name)
         if binding is None:
             raise MCPError(
@@ -423,7 +449,28 @@ _SENTENCE = 4096
 
 
 class _Lowlevel(Lowlevel[Life]):
-    """Says of every transport that the list of tools may change; the SDK does for one alone."""
+    """Says of every transport that the list of tools may change, and that it alone does."""
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        """Return what the server has."""
+        found = super().get_capabilities(
+            notification_options,
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
+        )
+        empty = {
+            "prompts": types.PromptsCapability(list_changed=False),
+            "resources": types.ResourcesCapability(subscribe=False, list_changed=False),
+        }
+        return found.model_copy(update=empty)
 
     def create_initialization_options(
         self,
@@ -441,9 +488,15 @@ class _Lowlevel(Lowlevel[Life]):
 
 def _again(given: Executor, sink: Sink | None, asker: Asker) -> Executor:
     """Return an executor like the given one, but for who hears and who is asked."""
-    made = Executor(given.registry)
-    made.adopt(given)
+    made = _over(given.registry, given)
     made.on_progress, made.asker = sink, asker
+    return made
+
+
+def _over(registry: Registry, given: Executor) -> Executor:
+    """Return an executor like the given one, over other tools."""
+    made = Executor(registry)
+    made.adopt(given)
     return made
 
 
@@ -477,6 +530,26 @@ async def _resumed(life: Life, request: Request, ticket: Ticket) -> Answer:
         return error_of(GONE)
     call.resume(request.answers)
     return await call.serve(request)
+
+
+# Clients ask for these whatever a server says it has, and show the error. That it has none is an
+# answer, and one that it may announce.
+
+
+async def _no_prompts(_: Wire, __: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+    return types.ListPromptsResult(prompts=[])
+
+
+async def _no_resources(
+    _: Wire, __: types.PaginatedRequestParams | None
+) -> types.ListResourcesResult:
+    return types.ListResourcesResult(resources=[])
+
+
+async def _no_templates(
+    _: Wire, __: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    return types.ListResourceTemplatesResult(resource_templates=[])
 
 
 async def _listen(

@@ -29,11 +29,10 @@ from ferrule import (
     Record,
     Result,
     Text,
+    Unknown,
     record_of,
 )
-
-RECORD = "ferrule/record"
-"""In the `_meta` of a result: `{"namespace": …, "data": JSON as text}`, so that no byte changes."""
+from ferrule.mcp._meta import RECORD, UNKNOWN
 
 _UNNAMED = "application/octet-stream"
 
@@ -71,6 +70,8 @@ def result_of(outcome: Outcome, *, modern: bool, limit: int) -> types.CallToolRe
                 is_error=True,
                 _meta=_meta(record_of(failure.details)),
             )
+        case Unknown(reason=reason):
+            return error_of(_public(outcome, limit), {UNKNOWN: reason})
         case _:
             return error_of(_public(outcome, limit))
 

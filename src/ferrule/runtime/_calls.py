@@ -305,12 +305,20 @@ def end_early(tx: Transaction, row: Row, outcome: Rejected | Cancelled, *, by: s
 
 
 def as_known(tx: Transaction, row: Row, outcome: Outcome) -> Outcome:
-    """Return how a call ended that did not run now: nobody knows, if it may have run before."""
-    if isinstance(outcome, Rejected | Cancelled) and _may_have_run(tx, row):
-        if isinstance(outcome, Cancelled):
-            return Unknown("cancelled", tool=row.call.name)
-        return Unknown("owner_lost", tool=row.call.name, reference=outcome.reference)
+    """Return how a leg ended as it is to be kept; see `without_running`."""
+    if isinstance(outcome, Rejected | Cancelled):
+        return without_running(tx, row, outcome)
     return outcome
+
+
+def without_running(tx: Transaction, row: Row, outcome: Rejected | Cancelled | Failed) -> Outcome:
+    """Return how a call ended that did not run now: nobody knows, if it may have run before."""
+    if not _may_have_run(tx, row):
+        return outcome
+    if isinstance(outcome, Cancelled):
+        return Unknown("cancelled", tool=row.call.name)
+    reference = outcome.reference if isinstance(outcome, Rejected) else None
+    return Unknown("owner_lost", tool=row.call.name, reference=reference)
 
 
 def _may_have_run(tx: Transaction, row: Row) -> bool:

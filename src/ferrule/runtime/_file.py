@@ -7,9 +7,10 @@ never changed once it was released. What is not a journal, is newer, or is damag
 before anything is written.
 """
 
+import functools
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -82,6 +83,7 @@ def connect(
     create: bool,
     patience: float = 5.0,
     migrations: Sequence[str] = MIGRATIONS,
+    known: bool = False,
 ) -> sqlite3.Connection:
     """
     Open a journal, and bring it to this version.
@@ -91,6 +93,7 @@ def connect(
         create: Whether a file that is not there, or is empty, becomes a journal.
         patience: Seconds to wait for a lock that somebody else has.
         migrations: What leads from each version to the next.
+        known: Whether it was looked through before: that reads the whole file.
 
     Raises:
         JournalError: there is none, it is something else, newer, damaged, or cannot be opened.
@@ -102,7 +105,8 @@ def connect(
         )
         with ExitStack() as failed:
             failed.callback(connection.close)
-            _prepare_in_time(connection, path, migrations, patience)
+            prepare = functools.partial(_prepare, connection, path, migrations, known=known)
+            _in_time(prepare, path, patience)
             failed.pop_all()
     except sqlite3.Error as error:
         raise fault(error, path) from None
@@ -126,9 +130,7 @@ _SMALLEST = 512
 """Bytes; no database of SQLite is smaller, and it would write over a file that is."""
 
 
-def _prepare_in_time(
-    connection: sqlite3.Connection, path: Path, migrations: Sequence[str], patience: float
-) -> None:
+def _in_time(prepare: Callable[[], None], path: Path, patience: float) -> None:
     """
     Prepare a journal, and try again while others do so at the same moment.
 
@@ -137,7 +139,7 @@ def _prepare_in_time(
     until = time.monotonic() + patience
     while True:
         try:
-            return _prepare(connection, path, migrations)
+            return prepare()
         except sqlite3.OperationalError as error:
             if not fault(error, path).passing or time.monotonic() > until:
                 raise
@@ -148,9 +150,11 @@ _PAUSE = 0.02
 """Seconds between two tries to prepare a journal that others prepare."""
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, migrations: Sequence[str]) -> None:
+def _prepare(
+    connection: sqlite3.Connection, path: Path, migrations: Sequence[str], *, known: bool
+) -> None:
     version = _version(connection, path, len(migrations))
-    if version:
+    if version and not known:
         _look_through(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")

@@ -146,6 +146,7 @@ class _Visits:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._known = False
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
         return await anyio.to_thread.run_sync(self._visit, function, Store.read)
@@ -161,7 +162,8 @@ class _Visits:
         function: Callable[[Transaction], T],
         how: Callable[[Store, Callable[[Transaction], T]], T],
     ) -> T:
-        store = Store(self._path, create=False)
+        store = Store(self._path, create=False, known=self._known)
+        self._known = True
         try:
             return how(store, function)
         finally:

@@ -95,6 +95,7 @@ class Store:
         create: Whether a file that is not there becomes a journal.
         patience: Seconds to wait for a lock that another process has.
         clock: Gives the time, in seconds since 1970.
+        known: Whether the file was looked through before.
     """
 
     def __init__(
@@ -104,10 +105,11 @@ class Store:
         create: bool,
         patience: float = 5.0,
         clock: Callable[[], float] = time.time,
+        known: bool = False,
     ) -> None:
         self.path = path
         self._clock = clock
-        self._connection = connect(path, create=create, patience=patience)
+        self._connection = connect(path, create=create, patience=patience, known=known)
         self._connection.row_factory = sqlite3.Row
 
     def write(self, function: Callable[[Transaction], T]) -> T:

@@ -25,7 +25,7 @@ from ferrule import (
 )
 from ferrule.errors import AnswerConflict, AnswerRefused, WaitClosed
 from ferrule.ports import Receipt, Wait
-from ferrule.runtime._calls import Row, call_of, step
+from ferrule.runtime._calls import Row, call_of, step, without_running
 from ferrule.runtime._store import Transaction
 from ferrule.runtime._text import (
     answer_from,
@@ -36,6 +36,7 @@ from ferrule.runtime._text import (
     read,
     written,
 )
+from ferrule.states import Step
 
 
 def open_wait(tx: Transaction, row: Row, request: InputRequest) -> str:
@@ -230,9 +231,14 @@ def _end(tx: Transaction, row: sqlite3.Row, how: Literal["withdrawn", "expired"]
     )
     call = call_of(tx, row["call"])
     said = "was withdrawn" if how == "withdrawn" else "expired before anybody answered"
-    failed = Failed(Failure(f"the question {said}: {request_of(row).message}"))
-    what: Literal["withdraw", "expire"] = "withdraw" if how == "withdrawn" else "expire"
-    step(tx, call, what, by=by, data={"wait": row["id"]}, outcome=outcome_text(failed))
+    request = request_of(row)
+    failed = Failed(Failure(f"the question {said}: {request.message}"))
+    # What a guard asks, it asks before a run; and there may have been one before that.
+    known = failed if request.asked is None else without_running(tx, call, failed)
+    what: Step = "withdraw" if how == "withdrawn" else "expire"
+    if known is not failed:
+        what = "doubt"
+    step(tx, call, what, by=by, data={"wait": row["id"]}, outcome=outcome_text(known))
 
 
 # ---- going on --------------------------------------------------------------------------------
