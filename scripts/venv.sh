@@ -3,6 +3,8 @@
 #
 #     [PYTHON=python3] [CONSTRAINTS=constraints.txt] sh scripts/venv.sh DIRECTORY EXTRA[,EXTRA...] [PACKAGE...]
 #
+# With '' for the extras it installs the packages alone, without Ferrule; `-r FILE` is a package too.
+#
 # Debian's python3 refuses pip outside an environment (PEP 668) and may come without ensurepip, so
 # that it cannot put a pip inside one either. Neither is needed: a pip of any environment can
 # install into another one (`pip --python`). An empty CONSTRAINTS takes the newest versions.
@@ -67,6 +69,10 @@ fi
 find_pip || { ask_debian && find_pip; } ||
     fail "$python has neither pip nor ensurepip; install one of them (on Debian: apt install python3-pip)"
 
+if [ -z "$extras" ]; then
+    install "$@"
+    exit
+fi
 echo "ferrule: installing ferrule[$extras] into $venv" >&2
 # First the build backend, then the project without an environment of its own for the build:
 # that one would be filled with whatever version is newest, past the pins.

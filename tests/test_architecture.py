@@ -96,7 +96,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "mcp": (
-        ("_forms", "_http", "_memory", "_meta", "_outside", "_security", "_shapes"),
+        (
+            *("_forms", "_http", "_memory", "_meta", "_outside", "_proxies", "_security"),
+            "_shapes",
+        ),
         ("_from_mcp", "_soft", "_stdio", "_tickets", "_to_mcp", "_tokens", "_who"),
         ("_asking", "_listing", "_oauth", "_request"),
         ("_lives", "_targets"),

@@ -15,7 +15,7 @@ INSTALLED = ROOT / ".mcp" / "node_modules"
 PATIENCE = 240
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return our environment with the node that was installed for them, if there is one here."""
     found = [str(path.parent) for path in INSTALLED.glob("node-*/bin/node")]
     return os.environ | {"PATH": os.pathsep.join([*found, os.environ["PATH"]])}
@@ -28,7 +28,7 @@ def run(name: str, *arguments: object, folder: Path) -> subprocess.CompletedProc
     return subprocess.run(
         [program, *map(str, arguments)],
         cwd=folder,
-        env=_environment(),
+        env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

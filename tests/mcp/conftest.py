@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import pytest
 import uvicorn
@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 import mcp_lab
 from ferrule.mcp import Address, Command, InProcess
+from mcp_authority import Authority, Place
 from mcp_lab import Lab
 
 Era = Literal["auto", "legacy"]
@@ -24,15 +25,21 @@ LAB = str(Path(mcp_lab.__file__))
 class Serving:
     """A web server in a thread of this process, which can be stopped and started again."""
 
-    def __init__(self, make: Callable[[], Starlette], port: int = 0) -> None:
-        self._listening = socket.socket()
+    def __init__(
+        self,
+        make: Callable[[], Starlette],
+        port: int = 0,
+        *,
+        certificate: Path | None = None,
+    ) -> None:
+        self._listening = socket.socket(proto=socket.IPPROTO_TCP)  # Else asyncio sends late.
         self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listening.bind(("127.0.0.1", port))
         self._listening.listen()
         self.port: int = self._listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         # Made in its thread, as what anyio makes belongs to the loop that runs where it is made.
-        config = uvicorn.Config(make, factory=True, log_level="critical")
+        config = uvicorn.Config(make, factory=True, log_level="critical", ssl_certfile=certificate)
         config.timeout_graceful_shutdown = 1
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
@@ -65,7 +72,7 @@ def web_lab() -> Iterator[tuple[Lab, str]]:
 def serve() -> Iterator[Callable[..., Serving]]:
     """Give what serves a web app on a port, a free one if none is given, to the end of the test."""
     with contextlib.ExitStack() as stack:
-        yield lambda make, port=0: stack.enter_context(Serving(make, port))
+        yield lambda make, port=0, **more: stack.enter_context(Serving(make, port, **more))
 
 
 @pytest.fixture(scope="session")
@@ -98,3 +105,13 @@ def target(request: pytest.FixtureRequest, era: Era) -> Address | Command | InPr
         case _:
             _, url = request.getfixturevalue("web_lab")
             return Address(url, era=era)
+
+
+@pytest.fixture
+def place(serve: Callable[..., Serving], tmp_path: Path) -> Place:
+    """Serve what asks for a token, and who gives one."""
+    authority = Authority()
+    authority.url = serve(authority.app).url.removesuffix("/mcp")
+    found: list[Any] = []
+    found.append(serve(lambda: authority.guarded(lambda: found[0].port)))
+    return Place(authority, found[0].url, tmp_path / "keep" / "tokens.json", [])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack
 
 import anyio
+import anyio.lowlevel
 import pytest
 from mcp import Client, MCPError, types
 from pydantic import TypeAdapter
@@ -442,13 +443,16 @@ async def test_a_call_that_nobody_comes_back_for_is_stopped() -> None:
         await stopped.wait()
 
 
-async def test_a_call_that_ended_while_its_client_was_away_is_told_of() -> None:
+@pytest.mark.parametrize("answered", [0, 1, 2])
+async def test_a_call_that_ended_while_its_client_was_away_is_told_of(answered: int) -> None:
     """SUS-3, EXE-7: a tool that does not wait for its answer has an ending for the next request."""
     gone_on = anyio.Event()
 
     @tool
     async def impatient(context: Context) -> str:
-        """Ask, and wait a moment alone."""
+        """Ask, and wait a moment alone in the end."""
+        for _ in range(answered):
+            await context.ask("Well?", bool)
         with anyio.move_on_after(0.01):
             await context.ask("Well?", bool)
         gone_on.set()
@@ -458,7 +462,11 @@ async def test_a_call_that_ended_while_its_client_was_away_is_told_of() -> None:
         Server([impatient]), "auto", elicitation_callback=says("cancel")
     ) as client:
         asked = await request(client, "impatient")
+        for _ in range(answered):
+            asked = await request(client, "impatient", **yes(asked))
         await gone_on.wait()
+        for _ in range(100):  # So that the call has ended, and nobody was told.
+            await anyio.lowlevel.checkpoint()
         done = await request(client, "impatient", **yes(asked))
 
     assert text_of(done) == "went on alone"

@@ -1,6 +1,8 @@
 """The line to a server: opened and closed from any task, and dialled again when it broke."""
 
+import gc
 import sys
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ from ferrule import (
     Unknown,
 )
 from ferrule.mcp import Address, Command, InProcess, Remote, connect
+from ferrule.mcp._stdio import child
 from mcp_lab import Lab
 
 Era = Literal["auto", "legacy"]
@@ -62,6 +65,24 @@ async def pid(registry: Registry) -> int:
     assert isinstance(outcome, Completed)
     content: Any = outcome.result.structured_content
     return int(content["pid"])
+
+
+TALKS = """
+import sys
+print('{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}\\n' * 99, flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_hanging_up_on_a_server_that_still_speaks_leaves_nothing() -> None:
+    """CLO-1: its reader ends its generator itself, or trio warns of it."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        async with child([sys.executable, "-c", TALKS], env={}, cwd=None) as (_, (messages, _)):
+            await messages.receive()
+        gc.collect()
+
+    assert [str(one.message) for one in seen if "generator" in str(one.message)] == []
 
 
 async def test_a_remote_is_opened_and_closed_from_other_tasks(target: object) -> None:

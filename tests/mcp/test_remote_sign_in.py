@@ -1,190 +1,22 @@
 """Signing in: asked once, renewed without asking, across restarts and processes."""
 
-import base64
-import hashlib
 import json
-import secrets
 import stat
-import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import anyio
-import httpx2
 import msgspec
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ferrule import Executor, FerruleError, InvalidValue, ToolCall
-from ferrule.mcp import Address, Grant, KeyringTokens, Remote, SignIn, TokenFile, Tokens, connect
-from mcp_lab import Lab
+from ferrule.mcp import Grant, KeyringTokens, Remote, SignIn, TokenFile
+from mcp_authority import Place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator")]
-
-Serve = Callable[..., Any]
-
-
-class Authority:
-    """An authorization server: codes by PKCE, and refresh tokens that are good for once."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.seconds = 3600
-        self.codes: dict[str, dict[str, str]] = {}
-        self.valid: set[str] = set()
-        self.refresh: set[str] = set()
-        self.log: list[str] = []
-        self.lock = threading.Lock()
-
-    def app(self) -> Starlette:
-        """Return it as a web app."""
-        return Starlette(
-            routes=[
-                Route("/.well-known/oauth-authorization-server", self.metadata),
-                Route("/register", self.register, methods=["POST"]),
-                Route("/authorize", self.authorize),
-                Route("/token", self.token, methods=["POST"]),
-            ]
-        )
-
-    async def metadata(self, _: Request) -> Response:
-        """Say what there is."""
-        return JSONResponse(
-            {
-                "issuer": self.url,
-                "authorization_endpoint": f"{self.url}/authorize",
-                "token_endpoint": f"{self.url}/token",
-                "registration_endpoint": f"{self.url}/register",
-                "response_types_supported": ["code"],
-                "grant_types_supported": ["authorization_code", "refresh_token"],
-                "code_challenge_methods_supported": ["S256"],
-                "token_endpoint_auth_methods_supported": ["none"],
-            }
-        )
-
-    async def register(self, request: Request) -> Response:
-        """Register a client."""
-        self.log.append("register")
-        asked = await request.json()
-        made = {**asked, "client_id": "c-1", "token_endpoint_auth_method": "none"}
-        return JSONResponse(made, status_code=201)
-
-    async def authorize(self, request: Request) -> Response:
-        """Sign a person in, who says yes at once."""
-        self.log.append("authorize")
-        query = dict(request.query_params)
-        code = secrets.token_hex(8)
-        self.codes[code] = query
-        back = {"code": code, "state": query["state"]}
-        return RedirectResponse(f"{query['redirect_uri']}?{urlencode(back)}", status_code=302)
-
-    async def token(self, request: Request) -> Response:
-        """Give a token, for a code or for a refresh token that was not used yet."""
-        form = {k: v[0] for k, v in parse_qs((await request.body()).decode()).items()}
-        self.log.append(form["grant_type"])
-        if form["grant_type"] == "refresh_token":
-            with self.lock:
-                if form["refresh_token"] not in self.refresh:
-                    self.log.append("stolen")
-                    return JSONResponse({"error": "invalid_grant"}, status_code=400)
-                self.refresh.discard(form["refresh_token"])
-        else:
-            challenge = hashlib.sha256(form["code_verifier"].encode()).digest()
-            expected = base64.urlsafe_b64encode(challenge).decode().rstrip("=")
-            if self.codes.pop(form["code"])["code_challenge"] != expected:
-                return JSONResponse({"error": "invalid_grant"}, status_code=400)
-        access, refresh = secrets.token_hex(8), secrets.token_hex(8)
-        self.valid = {access}
-        self.refresh.add(refresh)
-        return JSONResponse(
-            {
-                "access_token": access,
-                "token_type": "Bearer",
-                "expires_in": self.seconds,
-                "refresh_token": refresh,
-            }
-        )
-
-    def guarded(self, port: Callable[[], int]) -> Starlette:
-        """Return a lab that takes none but our tokens."""
-        app = Lab().server.streamable_http_app()
-
-        async def resource(_: Request) -> Response:
-            place = f"http://127.0.0.1:{port()}/mcp"
-            return JSONResponse({"resource": place, "authorization_servers": [self.url]})
-
-        app.router.routes.insert(0, Route("/.well-known/oauth-protected-resource/mcp", resource))
-        app.add_middleware(_Gate, authority=self)
-        return app
-
-
-class _Gate:
-    """Refuses what comes without a token."""
-
-    def __init__(self, app: ASGIApp, authority: Authority) -> None:
-        self.app = app
-        self.authority = authority
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == "/mcp":
-            token = dict(scope["headers"]).get(b"authorization", b"").decode()
-            if token.removeprefix("Bearer ") not in self.authority.valid:
-                refusal = Response("", 401, {"www-authenticate": 'Bearer error="invalid_token"'})
-                await refusal(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
-
-
-class Place(msgspec.Struct):
-    """A server that asks for a token, who gives one, and where we keep it."""
-
-    authority: Authority
-    url: str
-    file: Path
-    shown: list[str]
-
-    def show(self, url: str) -> None:
-        """Be the browser of a person."""
-        self.shown.append(url)
-        httpx2.get(url, follow_redirects=True)
-
-    @asynccontextmanager
-    async def remote(
-        self, tokens: Tokens | None = None, *, seconds: float = 20.0
-    ) -> AsyncIterator[Remote]:
-        """Connect, as a program that was just started does."""
-        sign_in = SignIn(
-            tokens or TokenFile(self.file),
-            show=self.show,
-            redirect_uri="http://127.0.0.1:18791/callback",
-            seconds=seconds,
-        )
-        async with connect(Address(self.url, sign_in=sign_in)) as remote:
-            yield remote
-
-    def end(self) -> None:
-        """Have the stored token end."""
-        kept = json.loads(self.file.read_text())
-        kept[self.url]["expires_at"] = time.time() - 1
-        self.file.write_text(json.dumps(kept))
-
-
-@pytest.fixture
-def place(serve: Serve, tmp_path: Path) -> Place:
-    """Serve both."""
-    authority = Authority()
-    authority.url = serve(authority.app).url.removesuffix("/mcp")
-    found: list[Any] = []
-    found.append(serve(lambda: authority.guarded(lambda: found[0].port)))
-    return Place(authority, found[0].url, tmp_path / "keep" / "tokens.json", [])
 
 
 async def add(remote: Remote) -> str:
@@ -240,6 +72,91 @@ async def test_two_processes_renew_one_token_once(place: Place) -> None:
     assert "stolen" not in place.authority.log
     assert place.authority.log.count("refresh_token") == 2
     assert len(place.shown) == 1
+
+
+@pytest.mark.parametrize("seconds", [3600, None])
+async def test_a_token_that_its_server_refuses_is_renewed(
+    place: Place, seconds: int | None
+) -> None:
+    """AT-108: it ended before its time, or nobody said when it would; nobody is asked."""
+    place.authority.seconds = seconds
+    async with place.remote() as remote:
+        await add(remote)
+        place.authority.valid.clear()
+        assert await add(remote) == "3"
+
+    assert place.authority.log[3:] == ["refresh_token"]
+    assert len(place.shown) == 1
+
+
+async def test_a_token_that_its_server_never_takes_is_renewed_once(place: Place) -> None:
+    """AT-108: then a person is asked, once; what they sign in to is tried once more."""
+    async with place.remote() as remote:
+        await add(remote)
+        place.authority.refuses_all = True
+        outcome = await add(remote)
+
+    assert outcome == "Error: the server did not run the call: it answered with HTTP 401"
+    assert place.authority.log[3:].count("refresh_token") == 1
+    assert len(place.shown) == 2
+
+
+async def test_a_token_that_is_for_too_little_is_not_renewed(place: Place) -> None:
+    """AT-108: another one for the same would not do; a person is asked for more."""
+    async with place.remote() as remote:
+        await add(remote)
+        place.authority.wants_more = True
+        assert await add(remote) == "3"
+
+    assert place.authority.log[3:] == ["authorize", "authorization_code"]
+    assert "scope=more" in place.shown[-1]
+
+
+async def test_calls_side_by_side_ask_a_person_once(place: Place) -> None:
+    """AT-108: who waited for the sign-in of another call takes what it brought."""
+    async with place.remote() as remote:
+        await add(remote)
+        place.authority.refresh.clear()
+        place.authority.valid.clear()
+        calls = [ToolCall.of("add", {"a": 1, "b": number}) for number in range(4)]
+        outcomes = await Executor(remote.tools).run(calls)
+
+    assert [outcome.text for outcome in outcomes] == ["1", "2", "3", "4"]
+    assert len(place.shown) == 2
+
+
+class Watched(TokenFile):
+    """A file of tokens that notes who writes without the lock."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.is_held = False
+        self.log: list[bool] = []
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncGenerator[None]:
+        """Have it."""
+        async with super().locked():
+            self.is_held = True
+            yield
+            self.is_held = False
+
+    async def write(self, url: str, grant: Grant | None) -> None:
+        """Note it."""
+        self.log.append(self.is_held)
+        await super().write(url, grant)
+
+
+async def test_nothing_is_written_without_the_lock(place: Place) -> None:
+    """AT-108: a file keeps many servers; what another process writes of one is not lost."""
+    tokens = Watched(place.file)
+    async with place.remote(tokens) as remote:
+        await add(remote)
+    place.end()
+    async with place.remote(tokens) as remote:
+        await add(remote)
+
+    assert tokens.log == [True, True]
 
 
 async def test_what_cannot_be_renewed_is_asked_for_again(place: Place) -> None:

@@ -3,19 +3,24 @@
 import json
 import os
 import select
+import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import httpx2
 import pytest
+import uvicorn
 from mcp import Client, MCPError, types
 
 from ferrule import Context, Executor, Failure, Record, Registry, tool
 from ferrule.mcp import Server, Session
+from ferrule.mcp._http import listening
 from ferrule.testing import MemoryRecorder
 from served import RECORD, TOOLS
 from serving import ERAS, WAYS, Era, Options, along, at_a_port, by_http, by_pipe, in_memory, text_of
@@ -288,3 +293,30 @@ async def test_over_http_a_session_is_a_connection_and_without_one_nobody() -> N
     assert first.kind == second.kind == "connection"
     assert first != second
     assert none == [None, None]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_an_answer_over_http_is_sent_at_once() -> None:
+    """P14: its second packet waits for nobody to confirm the first, which takes 40 ms."""
+    found: list[int] = []
+
+    async def app(_: object, receive: object, send: Callable[[dict[str, object]], Any]) -> None:
+        connection = cast("Any", receive).__self__.transport.get_extra_info("socket")
+        found.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    config = uvicorn.Config(app, lifespan="off", ws="none", log_level="error")
+    server = uvicorn.Server(config)
+    with closing(listening("127.0.0.1", 0)) as sockets:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sockets]})
+        thread.start()
+        try:
+            port = sockets.getsockname()[1]
+            response = await anyio.to_thread.run_sync(httpx2.get, f"http://127.0.0.1:{port}/")
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+    assert response.status_code == 204
+    assert found == [1]

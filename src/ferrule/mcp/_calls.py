@@ -164,8 +164,9 @@ class Call:
         self._number = 0.0
         self._open: dict[str, Open] = {}
         self._nonce = ""
-        self._resumed = anyio.Event()
-        self._news = anyio.Event()
+        # An event costs as much as reading the arguments: most calls need neither.
+        self._resumed: anyio.Event | None = None
+        self._news: anyio.Event | None = None
 
     @property
     def tool(self) -> str:
@@ -178,7 +179,8 @@ class Call:
         """Run it to its end, whatever it does."""
         await self._to_its_end()
         self._tell()
-        if self._nonce in self.life.parked:  # It ended while its client had its questions.
+        if self._resumed is not None and self._nonce in self.life.parked:
+            # It ended while its client had its questions.
             with anyio.move_on_after(self.bounds.patience):
                 await self._resumed.wait()
             self.life.parked.pop(self._nonce, None)
@@ -255,8 +257,9 @@ class Call:
 
     def _tell(self) -> None:
         self._moved = now()
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        news, self._news = self._news, None
+        if news is not None:
+            news.set()
 
     # ---- what a running tool asks ----------------------------------------------------------------
 
@@ -378,7 +381,7 @@ class Call:
     async def _news_of(self, request: Request) -> Answer:
         """Wait until there is an answer; tell meanwhile how far the call is."""
         while True:
-            news = self._news
+            news = self._news = self._news or anyio.Event()
             await self._report(request)
             answer = await self._answer()
             if answer is not None:
@@ -462,6 +465,7 @@ class Call:
     def _park(self) -> types.InputRequiredResult:
         ticket = self.ticket()
         self._nonce = ticket.nonce
+        self._resumed = anyio.Event()
         self.life.parked[ticket.nonce] = self
         return types.InputRequiredResult(
             input_requests={name: asking_for(waiting.form) for name, waiting in self._open.items()},
@@ -511,7 +515,8 @@ class Call:
     def resume(self, responses: Mapping[str, object]) -> None:
         """Take what the next request has brought; what it left out is asked again, or given up."""
         self.round += 1
-        self._resumed.set()
+        if self._resumed is not None:
+            self._resumed.set()
         for name, waiting in list(self._open.items()):
             given = read(waiting.form, responses.get(name))
             if given is None and self.round >= self.bounds.rounds:

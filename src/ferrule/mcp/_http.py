@@ -31,7 +31,7 @@ async def serve(
     *,
     started: Callable[[str], object],
     ending: Callable[[], object],
-) -> None:  # uvicorn types its scopes more narrowly than we do
+) -> None:
     """
     Serve an app until the process is told to end.
 
@@ -45,8 +45,7 @@ async def serve(
     Raises:
         OSError: nobody can listen there.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with closing(socket.create_server((host, port), family=family)) as listening:
+    with closing(listening(host, port)) as sockets:
         config = uvicorn.Config(
             app,
             ws="none",
@@ -55,6 +54,15 @@ async def serve(
             access_log=False,
             timeout_graceful_shutdown=_GRACE,
         )
-        bound = listening.getsockname()[1]
+        bound = sockets.getsockname()[1]
         started(f"http://{f'[{host}]' if ':' in host else host}:{bound}")
-        await _Server(config, ending).serve(sockets=[listening])
+        await _Server(config, ending).serve(sockets=[sockets])
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there, and whose connections send at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.create_server((host, port), family=family)
+    # It does not say that it speaks TCP, and asyncio lets only what does so send at once: else each
+    # answer, whose head and body are two packets, waits 40 ms for a client to confirm the first.
+    return socket.socket(made.family, made.type, socket.IPPROTO_TCP, fileno=made.detach())

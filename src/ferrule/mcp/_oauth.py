@@ -3,9 +3,9 @@ Signing in to a server: asked once, renewed without asking, across restarts and 
 
 Theory. The SDK knows the whole of the sign-in. What it does not know is what happened before it was
 started: when a stored token ends, where it is renewed, and that another process may be renewing it
-now. So what is kept is looked at here, before each request: a token that has ended is renewed
-under a lock, by whoever comes first, and the others find the new one. Only what cannot be renewed
-goes to the SDK, which asks a person.
+now. So what is kept is looked at here, before each request: a token that has ended, or that its
+server refuses, is renewed under a lock, by whoever comes first, and the others find the new one.
+Only what cannot be renewed goes to the SDK, which asks a person.
 """
 
 import time
@@ -109,35 +109,40 @@ class _Signed(httpx2.Auth):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         grant = await self._how.tokens.read(self._url)
-        if grant is not None and _has_ended(grant):
-            async with aclosing(self._renewed()) as renewing:
-                outgoing = await anext(renewing, None)
-                while outgoing is not None:
-                    outgoing = await _next(renewing, (yield outgoing))
-            grant = await self._how.tokens.read(self._url)
-        if grant is not None and not _has_ended(grant):
-            request.headers["authorization"] = f"Bearer {grant.access_token}"
-            response = yield request
-            if not _is_unsigned(response):
-                return
+        tried: Grant | None = None
+        for may_renew in (True, False):
+            if grant is None or grant == tried:
+                break
+            if not _has_ended(grant):
+                tried = grant
+                response = yield _signed(request, grant)
+                if not _is_unsigned(response):
+                    return
+                if response.status_code != HTTPStatus.UNAUTHORIZED:
+                    break  # Another token for the same would not do.
+            if may_renew:  # It has ended, maybe earlier than was said, or nobody said when.
+                async with aclosing(self._renewed(grant)) as renewing:
+                    outgoing = await anext(renewing, None)
+                    while outgoing is not None:
+                        outgoing = await _next(renewing, (yield outgoing))
+                grant = await self._how.tokens.read(self._url)
         async with self._lock:
             latest = await self._how.tokens.read(self._url)
-            if latest is not None and latest != grant and not _has_ended(latest):
-                # Somebody has signed in, or renewed it, while we were waiting.
-                request.headers["authorization"] = f"Bearer {latest.access_token}"
-                yield request
+            if latest is not None and latest != tried and not _has_ended(latest):
+                # Somebody has signed in while we were waiting.
+                yield _signed(request, latest)
                 return
             async with aclosing(self._asked().async_auth_flow(request)) as flow:
                 outgoing = await anext(flow, None)
                 while outgoing is not None:
                     outgoing = await _next(flow, (yield outgoing))
 
-    async def _renewed(self) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Renew a token, if nobody has meanwhile; one that cannot be is kept for the SDK to see."""
+    async def _renewed(self, stale: Grant) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Renew a grant, if nobody has meanwhile; one that cannot be is kept for the SDK to see."""
         tokens = self._how.tokens
         async with tokens.locked():
             grant = await tokens.read(self._url)
-            if grant is None or not _has_ended(grant):
+            if grant is None or (grant != stale and not _has_ended(grant)):
                 return
             request = _renewal(grant)
             if request is None:
@@ -179,6 +184,11 @@ async def _next(
         return await flow.asend(response)
     except StopAsyncIteration:
         return None
+
+
+def _signed(request: httpx2.Request, grant: Grant) -> httpx2.Request:
+    request.headers["authorization"] = f"Bearer {grant.access_token}"
+    return request
 
 
 def _has_ended(grant: Grant) -> bool:
@@ -256,7 +266,9 @@ class _Storage:
             resource=context.get_resource_url(),
             client=None if client is None else client.model_dump(mode="json", exclude_none=True),
         )
-        await self._tokens.write(self._url, _granted(tokens, grant))
+        # Under the lock, as who renews the token of another server reads and writes the same file.
+        async with self._tokens.locked():
+            await self._tokens.write(self._url, _granted(tokens, grant))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return who we are to the authorization server, if we are anybody."""

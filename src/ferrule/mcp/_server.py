@@ -554,8 +554,12 @@ def _proposed(name: str, arguments: dict[str, Any] | None) -> ToolCall:
     Raises:
         InvalidValue, ValueError: a number is not finite, or a text is none.
     """
-    text = json.dumps(arguments or {}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _WRITTEN(arguments or {})
     return ToolCall(id=f"call_{secrets.token_hex(12)}", name=name, arguments=text)
+
+
+# `json.dumps` makes one for each text that is not written its own way.
+_WRITTEN = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _told(request: Request, error: Exception) -> Answer | Told:

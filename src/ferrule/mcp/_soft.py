@@ -23,6 +23,7 @@ from typing_extensions import override
 
 from ferrule import FerruleError, Limits
 from ferrule.mcp._outside import told
+from ferrule.mcp._proxies import Routed, of_environment
 from ferrule.mcp._shapes import object_of
 
 logger = logging.getLogger("ferrule.mcp")
@@ -45,7 +46,7 @@ _UNSENT = (
 """What happens before the first byte of a request has left."""
 
 _REFUSALS = frozenset(
-    {400, 401, 402, 403, 404, 405, 406, 410, 411, 413, 414, 415, 421, 422, 426, 429, 431}
+    {400, 401, 402, 403, 404, 405, 406, 407, 410, 411, 413, 414, 415, 421, 422, 426, 429, 431}
 )
 """Statuses that say a request was not taken; any other from 400 on says nothing of that."""
 
@@ -56,18 +57,23 @@ class SoftClient(httpx2.AsyncClient):
     """
     An HTTP client for the SDK's transport; each failure is an answer with a verdict.
 
+    It goes through the proxies that the environment names when it is made.
+
     Attributes:
         mark: What stands in each answer of ours.
+
+    Raises:
+        FerruleError: certificates that the environment names cannot be read.
     """
 
     def __init__(self, *, headers: dict[str, str], auth: httpx2.Auth | None) -> None:
         # No limit on reading: a call may be silent for as long as its own time limit says.
         super().__init__(
-            transport=_Bounded(httpx2.AsyncHTTPTransport(trust_env=False)),
+            transport=_Bounded(Routed(of_environment())),
             headers={**headers, "accept-encoding": "identity"},
             auth=auth,
             timeout=httpx2.Timeout(30.0, read=None),
-            trust_env=False,
+            trust_env=False,  # Its proxies would go past the bounds above.
         )
         self.mark = secrets.token_hex(8)
 

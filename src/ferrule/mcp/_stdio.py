@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -106,9 +106,11 @@ class Child:
         async with to_session:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
                 try:
-                    async for line in _lines(self.process.stdout):
-                        if (message := _parsed(line, self._tell_odd)) is not None:
-                            await to_session.send(message)
+                    # A cancelled reader leaves its generator to nobody: trio warns of that.
+                    async with aclosing(_lines(self.process.stdout)) as lines:
+                        async for line in lines:
+                            if (message := _parsed(line, self._tell_odd)) is not None:
+                                await to_session.send(message)
                     await self._has_ended(_LAST_WORDS)  # So that its code can be told.
                 except TooLong as error:
                     self.broke = error
