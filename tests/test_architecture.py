@@ -41,7 +41,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
         *("adapters", "mcp", "policies"),
         *("runtime", "telemetry", "temporal", "testing", "wire"),
     ),
-    ("gateway", "web"),
+    ("web",),
     ("cli",),
     ("__main__",),
 )
