@@ -268,7 +268,7 @@ NOBODY = [
     ("http://", 1, "cannot connect to http://: "),
     ("{address}/html", 1, "cannot connect to {address}/html: it answered with HTTP 200"),
     ("{address}/json", 1, "cannot connect to {address}/json: "),
-    ("{address}/401", 1, "HTTP 401; it wants to know who asks: give `headers`"),
+    ("{address}/401", 1, "HTTP 401; it wants to know who asks: name it in an mcp.json"),
     ("{address}/500", 1, "it answered with HTTP 500"),
     ("missing.json", 2, "there is no file `missing.json`"),
     ("list.json", 2, 'list.json is no mcp.json: it has no object "mcpServers"'),

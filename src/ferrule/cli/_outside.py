@@ -98,7 +98,9 @@ class Servers:
         except FerruleError as error:
             if self._is_file:  # It cannot be read: of servers that are not there it says nothing.
                 raise Refused(str(error)) from None
-            why = error.__cause__ or error
+            why = str(error.__cause__ or error)
+            if why.endswith("HTTP 401"):
+                why += "; it wants to know who asks: name it in an mcp.json, with `headers`"
             raise Refused(f"cannot connect to {self._target}: {why}", NOT_THERE) from None
 
     def _check(self) -> None:

@@ -93,8 +93,6 @@ class SoftClient(httpx2.AsyncClient):
             return response
         await response.aclose()
         said = f"it answered with HTTP {response.status_code}"
-        if response.status_code == HTTPStatus.UNAUTHORIZED:
-            said += "; it wants to know who asks: give `headers`, or sign in"
         return self._answer(request, max(response.status_code, 400), verdict, said)
 
     def verdict_of(self, error: MCPError) -> Verdict | None:
