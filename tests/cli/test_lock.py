@@ -329,3 +329,25 @@ def test_a_server_without_its_lock_does_not_begin(ferrule: Ferrule, tools: Path)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no lock `missing.lock`; `ferrule lock` makes one" in done.stderr
+
+
+def test_servers_of_a_file_are_locked_by_their_entries(ferrule: Ferrule, tmp_path: Path) -> None:
+    """FAIL-6: the origin is the entry's; one that is not there is missed, and stays locked."""
+    server = str(Path(__file__).parents[2] / "examples" / "gateway" / "notes_server.py")
+    entry = {"command": sys.executable, "args": [server], "cwd": str(tmp_path)}
+    both = {"near": entry, "far": {**entry, "prefix": "far"}}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": both}))
+    first = ferrule("lock", "mcp.json")
+    written = (tmp_path / "ferrule.lock").read_text()
+    file.write_text(json.dumps({"mcpServers": {**both, "far": {"command": "no-such-program"}}}))
+    checked = ferrule("lock", "mcp.json", "--check")
+    again = ferrule("lock", "mcp.json")
+
+    assert first.returncode == 0
+    assert list(json.loads(written)["tools"]) == ["mcp:far", "mcp:near"]
+    assert checked.returncode == 1
+    assert "the server `far` is not there" in checked.stderr
+    assert (again.returncode, again.stdout) == (0, "nothing changed\n")
+    assert "3 tools are still locked of `mcp:far`" in again.stderr
+    assert (tmp_path / "ferrule.lock").read_text() == written
