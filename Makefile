@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 unexport PYTHONPATH
 unexport PYTHONHOME
 
-SLOW = tests/crash tests/cli/test_durable.py tests/conformance tests/mcp tests/test_durable_model.py
+SLOW = tests/crash tests/cli/test_durable.py tests/cli/test_lock.py tests/cli/test_targets.py tests/conformance tests/mcp tests/test_durable_model.py
 
 .DEFAULT_GOAL := help
 .PHONY: help conformance servers demo demo-durable test test-fast fuzz crash bench bench-peers coverage lint typecheck format pins clean
