@@ -217,7 +217,8 @@ def test_a_command_can_tell_what_is_missing_from_what_is_gone(tmp_path: Path) ->
     async def missing() -> dict[str, str]:
         async with opened(servers, "mcp.json") as registry:
             assert registry.names == ["a", "b", "c"]
-            return servers.missing
+            remote = servers.remote
+            return {f"{remote.origin}:{name}": why for name, why in remote.failed.items()}
 
     found = anyio.run(missing)
     assert sorted(found) == ["mcp:dead", "mcp:odd"]

@@ -64,11 +64,6 @@ class Servers:
         self._is_file = is_file
         self._stack = AsyncExitStack()
 
-    @property
-    def missing(self) -> dict[str, str]:
-        """The servers of a file that are not there: why, by the origin of their tools."""
-        return {f"{self.remote.origin}:{name}": why for name, why in self.remote.failed.items()}
-
     async def __aenter__(self) -> Registry:
         """
         Connect, and return the tools.
