@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import anyio
 
-from ferrule import Ask, Executor, Outcome, Registry, Source, Tool, ToolCall
+from ferrule import Ask, Context, Executor, Outcome, Registry, Result, Source, Tool, ToolCall
 from ferrule.errors import JournalError
 from ferrule.ports import DurableBatch, DurableCall, Inbox, Moved, Runtime, Wait
 from ferrule.runtime import Reaper, SqliteInbox, SqliteRuntime
@@ -175,6 +175,23 @@ class Doors:
     def _tell(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+
+def until_stopped(
+    text: str, begun: anyio.Event | None = None
+) -> Callable[[dict[str, object], Context], Awaitable[object]]:
+    """Return what a tool does that waits until it is stopped, and has a result then."""
+
+    async def function(_: dict[str, object], __: Context) -> object:
+        if begun is not None:
+            begun.set()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            pass
+        return Result.of(text)
+
+    return function
 
 
 # ---- waiting, so that what hangs fails -------------------------------------------------------

@@ -33,7 +33,6 @@ from ferrule import (
     Record,
     Registry,
     Rejected,
-    Result,
     Shared,
     Suspended,
     ToolCall,
@@ -54,6 +53,7 @@ from homes import (
     settled,
     soon,
     steps_of,
+    until_stopped,
 )
 from support import raw
 
@@ -828,16 +828,7 @@ async def test_leaving_leaves_what_has_not_begun_for_the_next_process(home: Home
 async def test_a_tool_that_ends_when_it_is_stopped_has_its_result(home: Home) -> None:
     """CLO-2: it was told, cleaned up within grace, and what it returned stands."""
     started = anyio.Event()
-
-    async def work(_: dict[str, object], __: Context) -> object:
-        started.set()
-        try:
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            pass
-        return Result.of("half done")
-
-    async with home.runtime([raw("work", work)]) as runtime:
+    async with home.runtime([raw("work", until_stopped("half done", started))]) as runtime:
         await runtime.submit([call("work", "c1")], batch_id="t1")
         await soon(started.wait())
     kept = await home.call("t1/c1")

@@ -64,6 +64,7 @@ from homes import (
     settled,
     soon,
     steps_of,
+    until_stopped,
 )
 from support import raw
 
@@ -134,16 +135,7 @@ async def test_a_running_call_is_told_to_stop(home: Home) -> None:
 async def test_a_running_call_that_ends_in_time_has_its_result(home: Home) -> None:
     """CLO-2: what it returns within grace stands."""
     begun = anyio.Event()
-
-    async def function(_: dict[str, object], __: Context) -> object:
-        begun.set()
-        try:
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            pass
-        return Result.of("cleaned up")
-
-    async with home.runtime([raw("work", function)]) as runtime:
+    async with home.runtime([raw("work", until_stopped("cleaned up", begun))]) as runtime:
         batch = await runtime.submit([call("work", "c1")], batch_id="t1")
         await soon(begun.wait())
         await runtime.cancel("t1")
@@ -504,15 +496,8 @@ async def evidence_of(home: Home, batch: DurableBatch, inbox: Inbox) -> list[Out
 
 async def test_the_result_of_a_task_past_its_limit_is_evidence(home: Home) -> None:
     """EXE-7, DUR-1: the outcome stays unknown, and a person sees what came."""
-
-    async def function(_: dict[str, object], __: Context) -> object:
-        try:
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            pass
-        return Result.of("paid after all")
-
-    async with home.runtime([raw("work", function, timeout=0.01)]) as runtime:
+    tools = [raw("work", until_stopped("paid after all"), timeout=0.01)]
+    async with home.runtime(tools) as runtime:
         batch = await runtime.submit([call("work", "c1")], batch_id="t1")
         (outcome,) = await settled(batch)
         assert await evidence_of(home, batch, runtime.inbox) == [
