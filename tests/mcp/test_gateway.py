@@ -272,6 +272,26 @@ async def test_a_server_whose_tools_change_reaches_the_client(
         assert text_of(await client.call_tool(new)) == "new"
 
 
+async def test_a_server_that_is_there_later_comes_in(files: Files) -> None:
+    """MC-08, MCP-1: it is tried again by itself, its tools are told of, and they are guarded."""
+    there = files.folder / "there"
+    script = f"[ -e {there} ] || exit 1; exec {sys.executable} {FAKE} pages"
+    late = {"command": "sh", "args": ["-c", script], "era": "legacy", "prefix": "late"}
+    files.servers["late"] = late
+    with (files.folder / "policy.toml").open("r+") as policy:
+        policy.write('[[rule]]\ntool = "late__b"\ndecide = "deny"\nreason = "no b"\n' + RULES)
+    async with connected(files, ("stdio", "auto")) as client:
+        async with client.listen(tools_list_changed=True) as changes:
+            before = [one.name for one in (await client.list_tools()).tools]
+            there.touch()
+            assert await anext(aiter(changes)) == ToolsListChanged()
+        after = [one.name for one in (await client.list_tools(cache_mode="refresh")).tools]
+        called = [await client.call_tool(f"late__{letter}") for letter in "ab"]
+
+    assert sorted(set(after) - set(before)) == ["late__a", "late__b", "late__c"]
+    assert [text_of(one) for one in called] == ["a", "no b"]
+
+
 async def test_a_server_that_dies_in_a_call_costs_that_call_alone(files: Files) -> None:
     """FAIL-6, MC-05: what it may have done is unknown; it is there again for the next call."""
     async with connected(files, ("stdio", "auto")) as client:

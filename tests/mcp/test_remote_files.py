@@ -1,10 +1,13 @@
 """What can be given as a target, and files that name several servers."""
 
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import anyio
+import anyio.to_thread
 import pytest
 from mcp.server import MCPServer
 
@@ -15,6 +18,10 @@ from ferrule.mcp._targets import target_of
 from mcp_lab import Lab
 
 FAKE = str(Path(__file__).with_name("fake.py"))
+SERVER = Path(FAKE).read_text()
+
+PATIENCE = 60
+"""Seconds after which a test hangs; nothing waits for them."""
 
 
 def written(path: Path, servers: object) -> Path:
@@ -22,6 +29,25 @@ def written(path: Path, servers: object) -> Path:
     file = path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": servers}))
     return file
+
+
+class Pipe:
+    """A pipe with a name, which other processes write lines to and never wait for."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._end = os.fdopen(os.open(path, os.O_RDWR), "rb", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.close()
+
+    async def line(self) -> bytes:
+        """Return the next line that somebody writes."""
+        with anyio.fail_after(PATIENCE):
+            return await anyio.to_thread.run_sync(self._end.readline, abandon_on_cancel=True)
 
 
 def python(*modes: str, **more: object) -> dict[str, object]:
@@ -57,6 +83,64 @@ async def test_a_file_of_several_connects_them_and_says_which_failed(tmp_path: P
         assert {name: info and info["name"] for name, info in remote.servers.items()} == {
             "one": "fake", "dead": None, "two": "fake", "gone": None,
         }  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_there_later_comes_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MC-08, AT-103: it is tried again by itself; the reason is told once, and when it is there."""
+    monkeypatch.setattr("ferrule.mcp._remote.AGAIN_SECONDS", (0.0, 0.01))
+    late, pipe = tmp_path / "late.py", tmp_path / "tried"
+    late.write_text(f"print(file=open({str(pipe)!r}, 'w')); raise SystemExit(3)")
+    servers = {
+        "one": python("pages"),
+        "late": {**python(), "args": [str(late), "pages"]},
+        "odd": {"args": []},
+    }
+    remote = connect(written(tmp_path, servers), prefix="{server}")
+    with Pipe(pipe) as tried:
+        async with Registry([remote]) as registry:
+            changed = anyio.Event()
+            registry.when_changed(changed.set)
+            before = registry.names
+            for _ in range(3):  # Once as it was opened, and twice by itself.
+                await tried.line()
+            assert sorted(remote.failed) == ["late", "odd"]
+            await anyio.Path(late).write_text(SERVER)
+            await changed.wait()
+            outcomes = await Executor(registry).run([ToolCall.of("late__b"), ToolCall.of("one__a")])
+
+            assert before == [f"one__{t}" for t in "abc"]
+            assert registry.names == [f"{s}__{t}" for s in ("late", "one") for t in "abc"]
+            assert [outcome.text for outcome in outcomes] == ["b", "a"]
+            assert sorted(remote.failed) == ["odd"]
+    told = [r.getMessage() for r in caplog.records if "`late`" in r.getMessage()]
+    assert [line.partition(":")[0] for line in told] == [
+        "the server `late` is not there", "the server `late` is there now"
+    ]  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_nobody_is_tried_again_once_it_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CLO-1: neither while it waits for the next try, nor in the middle of one."""
+    monkeypatch.setattr("ferrule.mcp._remote.AGAIN_SECONDS", (0.0,))
+    held, pipe = tmp_path / "held", tmp_path / "pid"
+    script = f"[ -e {held} ] || {{ > {held}; exit 1; }}; echo $$ > {pipe}; exec sleep 1000"
+    waiting = {"sh": {"command": "sh", "args": ["-c", script], "era": "legacy"}}
+    with Pipe(pipe) as noted:
+        async with connect(written(tmp_path, {**waiting, "one": python("pages")})) as remote:
+            process = int(await noted.line())
+            assert list(remote.failed) == ["sh"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+    monkeypatch.setattr("ferrule.mcp._remote.AGAIN_SECONDS", (1000.0,))
+    held.unlink()
+    async with connect(written(tmp_path, {**waiting, "one": python("pages")})) as remote:
+        assert list(remote.failed) == ["sh"]
 
 
 @pytest.mark.anyio

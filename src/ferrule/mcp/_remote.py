@@ -1,7 +1,9 @@
 """`connect`: the tools of MCP servers as tools of ours."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping
+from itertools import chain, repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,10 +17,13 @@ from ferrule.mcp._file import Entry, Unread, entries_in
 from ferrule.mcp._listing import Naming, Quarantined
 from ferrule.mcp._outside import Ended, held
 from ferrule.mcp._peer import Peer
-from ferrule.mcp._session import Unreachable
+from ferrule.mcp._session import Unreachable, spawn
 from ferrule.mcp._targets import Environment, Target, target_of
 
 logger = logging.getLogger("ferrule.mcp")
+
+AGAIN_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
+"""How long to wait before a server of a file that was not there is tried again, each time."""
 
 
 def connect(  # noqa: PLR0913  # each by keyword; what a host may say of a server
@@ -77,7 +82,8 @@ class Remote:
     The tools of one server or of several; a `Source`.
 
     Open, it is connected, and connects again when a server was started anew: a call that certainly
-    did not run goes there, one that may have run is never sent twice. Made by `connect`.
+    did not run goes there, one that may have run is never sent twice. One of a file that was not
+    there is tried again, ever more rarely, until it comes in. Made by `connect`.
     """
 
     def __init__(self, target: Target | Path, naming: Naming, *, grace: float) -> None:
@@ -89,6 +95,8 @@ class Remote:
         self._listeners: list[Callable[[str], None]] = []
         self._lock = anyio.Lock()
         self._is_open = self._is_closed = False
+        self._trying: anyio.CancelScope | None = None
+        self._tried = anyio.Event()
 
     def __repr__(self) -> str:
         return f"<Remote {self.origin!r}>"
@@ -118,7 +126,7 @@ class Remote:
 
     @property
     def failed(self) -> dict[str, str]:
-        """The servers of a file that could not be connected to, by name, each with the reason."""
+        """The servers of a file that are not there, by name, each with the latest reason."""
         return dict(self._failed)
 
     @property
@@ -158,6 +166,7 @@ class Remote:
             if not self._is_open:
                 await self._open()
                 self._is_open = True
+                self._try_again()
         return self
 
     async def __aexit__(
@@ -171,13 +180,16 @@ class Remote:
     async def aclose(self) -> None:
         """Hang up, everywhere; running calls end. From any task; a second time does nothing."""
         self._is_closed = True
+        if self._trying is not None:
+            self._trying.cancel()
+            await self._tried.wait()
         async with anyio.create_task_group() as group:
             for peer in self._peers.values():
                 group.start_soon(peer.aclose)
 
     async def refresh(self) -> None:
         """
-        List everything anew; servers of a file that had failed are tried again.
+        List everything anew; servers of a file that had failed are tried again at once.
 
         Raises:
             FerruleError: the one server cannot be listed; of several, see `failed`.
@@ -222,27 +234,33 @@ class Remote:
         )
 
     async def _all(self, do: Callable[[Peer], Any]) -> None:
-        async def one(name: str, peer: Peer) -> None:
-            done = await held(do(peer))
-            self._failed.pop(name, None)
-            if isinstance(done, Ended):
-                self._failed[name] = str(done)
-                errors[name] = done.error
+        async def one(name: str) -> None:
+            error = await self._one(name, do)
+            if error is not None:
+                errors.append(error)
 
-        errors: dict[str, BaseException] = {}
+        errors: list[BaseException] = []
         async with anyio.create_task_group() as group:
-            for name, peer in self._peers.items():
-                group.start_soon(one, name, peer)
-        if isinstance(self._target, Path):
-            for name in errors:
-                _warn_of(name, self._failed[name])
-        elif errors:
+            for name in self._peers:
+                group.start_soon(one, name)
+        if errors and not isinstance(self._target, Path):
             self._failed.clear()
-            (error,) = errors.values()
+            (error,) = errors
             await self._given_up()
             if isinstance(error, FerruleError):
                 raise Unreachable(f"{self.origin}: {error}") from error
             raise error
+
+    async def _one(self, name: str, do: Callable[[Peer], Any]) -> BaseException | None:
+        """Do it with one server; note that it is there, or why not, and return that."""
+        done = await held(do(self._peers[name]))
+        is_news = self._failed.pop(name, None) is None
+        if not isinstance(done, Ended):
+            return None
+        self._failed[name] = str(done)
+        if isinstance(self._target, Path) and is_news:
+            _warn_of(name, self._failed[name])
+        return done.error
 
     async def _given_up(self) -> None:
         """Leave nothing behind of a connection that was never there."""
@@ -252,6 +270,33 @@ class Remote:
     def _tell(self, peer: Peer) -> None:
         for told in self._listeners:
             told(peer.naming.origin)
+
+    # ---- those that are not there yet ------------------------------------------------------------
+
+    def _try_again(self) -> None:
+        """Go on trying those that are not there, in a task that `aclose` ends."""
+        absent = self._failed.keys() & self._peers.keys()
+        if absent:
+            self._trying = anyio.CancelScope()
+            spawn(functools.partial(self._awaited, absent, self._trying))
+
+    async def _awaited(self, absent: set[str], scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                async with anyio.create_task_group() as group:
+                    for name in absent:
+                        group.start_soon(self._await, name)
+        finally:
+            self._tried.set()
+
+    async def _await(self, name: str) -> None:
+        for seconds in chain(AGAIN_SECONDS, repeat(AGAIN_SECONDS[-1])):
+            await anyio.sleep(seconds)
+            if name in self._failed:  # Else somebody had it tried meanwhile.
+                await self._one(name, Peer.refresh)
+            if name not in self._failed:
+                logger.warning("the server `%s` is there now", one_line(name, 100))
+                return
 
 
 def _warn_of(name: str, reason: str) -> None:

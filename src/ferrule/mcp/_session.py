@@ -227,7 +227,7 @@ def spawn(function: Callable[[], Awaitable[None]]) -> None:
     """
     Start a task that belongs to no block, with none of our contextvars.
 
-    Whoever starts it ends it: it is the owner of a line, which `aclose` waits for.
+    Whoever starts it ends it, and waits for its end when it is closed.
     """
     native = anyio.lowlevel.current_token().native_token
     if hasattr(native, "run_sync_soon"):
