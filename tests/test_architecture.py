@@ -53,7 +53,7 @@ PUBLIC = {"ferrule", "ferrule.errors", "ferrule.ports", "ferrule.schema", "ferru
 
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "schema": (
-        ("_annotations", "_docstring", "_document", "_shape"),
+        ("_annotations", "_docstring", "_document", "_sections", "_shape"),
         ("_classes", "_constraints", "_defaults", "_limits", "_native", "_words"),
         ("_engine", "_foreign", "_refusal", "_restore", "_types", "_unions"),
         ("_plan",),
@@ -131,6 +131,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 """Packages whose every file is listed. In the others: `_x`, then `x`, then `__init__`."""
 
 LATE = {
+    "schema._docstring": "ferrule.schema._sections",
     "schema._families": "ferrule.schema.",
     "_context": "ferrule._blocking",
     "_dedicated": "ferrule._blocking",

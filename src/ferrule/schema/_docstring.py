@@ -1,20 +1,22 @@
 """The text of a docstring: what the function does, and what each of its parameters is."""
 
+import importlib
 import inspect
 import re
+from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeAlias, cast
 
 import msgspec
-from docstring_parser import DocstringStyle, ParseError, parse
 
 SECTIONS = {
-    DocstringStyle.NUMPYDOC: re.compile(r"^[A-Z][A-Za-z ]+\n-{3,}\s*$", re.MULTILINE),
-    DocstringStyle.GOOGLE: re.compile(
+    "NUMPYDOC": re.compile(r"^[A-Z][A-Za-z ]+\n-{3,}\s*$", re.MULTILINE),
+    "GOOGLE": re.compile(
         r"^(Args|Arguments|Parameters|Params|Attributes|Keyword Args|Keyword Arguments|Returns|"
         r"Yields|Raises|Except|Exceptions|Example|Examples):[ \t]*$",
         re.MULTILINE,
     ),
-    DocstringStyle.REST: re.compile(
+    "REST": re.compile(
         r"^:(param|parameter|arg|argument|attribute|key|keyword|type|returns?|rtype|yields?|raises?)\b",
         re.MULTILINE,
     ),
@@ -23,11 +25,15 @@ SECTIONS = {
 attempts to parse, and a docstring without sections is not parsed at all."""
 
 
-TITLED = {DocstringStyle.NUMPYDOC, DocstringStyle.GOOGLE}
+TITLED = {"NUMPYDOC", "GOOGLE"}
 OF_PARAMETERS = re.compile(
     r"(Args|Arguments|Parameters|Params|Attributes|Keyword Args|Keyword Arguments|"
     r"Other Parameters|Keyword Parameters)\b"
 )
+
+
+Sections: TypeAlias = Callable[[str, str], dict[str, str]]
+"""What `_sections.parameters` is."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -56,19 +62,12 @@ def read(docstring: str | None) -> Text:
     return Text(text.strip())
 
 
-def _parameters(text: str, style: DocstringStyle, section: re.Pattern[str]) -> dict[str, str]:
+def _parameters(text: str, style: str, section: re.Pattern[str]) -> dict[str, str]:
     if style in TITLED:
         begins = [match.start() for match in section.finditer(text)]
         parts = [text[begin:end] for begin, end in pairwise([*begins, len(text)])]
         # The others are not asked for, and one that is badly formed cannot spoil these.
         # The first line is left empty: a docstring's first line has no say in its indentation.
         text = "\n" + "\n".join(part for part in parts if OF_PARAMETERS.match(part))
-    try:
-        parsed = parse(text, style)
-    except ParseError:  # its sections say nothing then, and its first lines say all they did
-        return {}
-    found: dict[str, str] = {}
-    for parameter in parsed.params:
-        for name in parameter.arg_name.split(","):
-            found[name.strip().lstrip("\\*")] = (parameter.description or "").strip()
-    return found
+    sections = importlib.import_module("ferrule.schema._sections")
+    return cast("Sections", sections.parameters)(text, style)
