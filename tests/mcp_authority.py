@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ferrule.mcp import Address, Remote, SignIn, TokenFile, Tokens, connect
 from mcp_lab import Lab
+from serving import free_port
 
 
 class Gate:
@@ -188,7 +189,7 @@ class Place(msgspec.Struct):
         sign_in = SignIn(
             tokens or TokenFile(self.file),
             show=self.show,
-            redirect_uri="http://127.0.0.1:18791/callback",
+            redirect_uri=f"http://127.0.0.1:{free_port()}/callback",
             seconds=seconds,
         )
         async with connect(Address(self.url, sign_in=sign_in)) as remote:

@@ -18,6 +18,7 @@ import httpx2
 
 from ferrule import Executor, ToolCall
 from ferrule.mcp import Address, SignIn, TokenFile, connect
+from serving import free_port
 
 
 def say(text: str) -> None:
@@ -50,7 +51,7 @@ def show(url: str) -> None:
 
 async def main(url: str, file: str) -> None:
     """Make one call."""
-    redirect = "http://127.0.0.1:18792/callback"
+    redirect = f"http://127.0.0.1:{free_port()}/callback"
     sign_in = SignIn(Telling(file), show=show, redirect_uri=redirect)
     async with connect(Address(url, sign_in=sign_in)) as remote:
         [outcome] = await Executor(remote.tools).run([ToolCall.of("add", {"a": 1, "b": 2})])

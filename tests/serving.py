@@ -1,5 +1,6 @@
 """Ways from a client of the SDK to a server of ours: in memory, by pipe, by HTTP; in both eras."""
 
+import socket
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -57,6 +58,13 @@ async def by_pipe(era: Era, backend: str, **options: Unpack[Options]) -> AsyncGe
     with anyio.fail_after(PATIENCE):
         async with Client(target, mode=era, **options) as client:
             yield client
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody has."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 @contextmanager

@@ -13,7 +13,7 @@ OPTIONAL = (
 )
 """Libraries of an extra: they may be missing, and must not be waited for."""
 
-HEAVY = ("aiohttp", "griffe", "httpx", "requests", "sqlalchemy", "sqlite3")
+HEAVY = ("aiohttp", "docstring_parser", "griffe", "httpx", "requests", "sqlalchemy", "sqlite3")
 """Libraries for networks, databases and docstrings that no tool has asked for yet."""
 
 LOOPS = ("asyncio", "trio")

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import anyio
 import anyio.to_thread
@@ -12,7 +12,7 @@ import pytest
 from mcp.server import MCPServer
 
 from ferrule import Executor, FerruleError, InvalidValue, Registry, Secret, ToolCall
-from ferrule.mcp import Address, Command, InProcess, connect
+from ferrule.mcp import Address, Command, InProcess, SignIn, connect
 from ferrule.mcp._file import entries_in
 from ferrule.mcp._targets import target_of
 from mcp_lab import Lab
@@ -185,6 +185,55 @@ def test_a_file_is_read_with_our_variables(tmp_path: Path, monkeypatch: pytest.M
         "worse": 'its "args" is a list of texts',
     }
     assert "http" in getattr(found["worst"], "reason", "")
+
+
+def test_a_file_says_how_to_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SE-17: where tokens are kept is seen from the file's folder; what cannot be is named."""
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("LAB_PORT", "8123")
+    url = "https://x.example/mcp"
+    asked: dict[str, object] = {
+        "near": {"tokens": "kept/tokens.json"},
+        "home": {
+            "tokens": "~/tokens.json",
+            "scope": "read",
+            "redirect_uri": "http://127.0.0.1:${LAB_PORT}/back",
+        },
+        "true": True,
+        "none": {},
+        "more": {"tokens": "x", "client_secret": "y"},
+        "number": {"tokens": 5},
+        "away": {"tokens": "x", "redirect_uri": "https://x.example/back"},
+        "nobody": {"tokens": "~nobody-at-all/x"},
+    }
+    servers = {name: {"url": url, "sign_in": said} for name, said in asked.items()}
+    found = {n: one.target for n, one in entries_in(written(tmp_path, servers)).items()}
+
+    near, home = (cast("Address", found.pop(name)).sign_in for name in ("near", "home"))
+    assert isinstance(near, SignIn)
+    assert isinstance(home, SignIn)
+    assert (repr(near.tokens), near.scope, near.redirect_uri) == (
+        f"TokenFile({str(tmp_path / 'kept' / 'tokens.json')!r})",
+        None,
+        "http://127.0.0.1:8790/callback",
+    )
+    assert (repr(home.tokens), home.scope, home.redirect_uri) == (
+        "TokenFile('/home/ann/tokens.json')", "read", "http://127.0.0.1:8123/back"
+    )  # fmt: skip
+    members = (
+        'its "sign_in" is an object: "tokens", the file to keep them in, and maybe "scope" and '
+        '"redirect_uri"'
+    )
+    away = "without `back`, the redirect_uri is here, as in http://127.0.0.1:8790/callback"
+    reasons = {name: getattr(one, "reason", "") for name, one in found.items()}
+    assert reasons == {
+        "true": members,
+        "none": members,
+        "more": members,
+        "number": 'in its "sign_in": its "tokens" is a text',
+        "away": f'in its "sign_in": {away}',
+        "nobody": 'in its "sign_in": Could not determine home directory.',
+    }
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', "{'a': 1}"])

@@ -1,7 +1,11 @@
 """Signing in: asked once, renewed without asking, across restarts and processes."""
 
 import json
+import logging
+import os
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,8 +17,9 @@ import msgspec
 import pytest
 
 from ferrule import Executor, FerruleError, InvalidValue, ToolCall
-from ferrule.mcp import Grant, KeyringTokens, Remote, SignIn, TokenFile
+from ferrule.mcp import Address, Grant, KeyringTokens, Remote, SignIn, TokenFile, connect
 from mcp_authority import Place
+from serving import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Async generator")]
 
@@ -259,8 +264,79 @@ async def test_a_lock_is_had_by_one_at_a_time(tmp_path: Path) -> None:
     assert await tokens.read("u") == Grant(access_token="a")
 
 
-def test_an_address_that_nobody_comes_back_to_is_refused() -> None:
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://example.com/callback",
+        "127.0.0.1:80",
+        "http://127.0.0.1:99999/",
+        "http://[::1/x",
+        "",
+    ],
+)
+def test_an_address_that_nobody_comes_back_to_is_refused(address: str) -> None:
     """FN-1: without `back` we listen ourselves, on this machine."""
     with pytest.raises(InvalidValue, match=r"127\.0\.0\.1"):
-        SignIn(TokenFile("x"), redirect_uri="https://example.com/callback")
+        SignIn(TokenFile("x"), redirect_uri=address)
     assert urlsplit(SignIn(TokenFile("x")).redirect_uri).port == 8790
+
+
+VISIT = "import sys, httpx2; httpx2.get(sys.argv[1], follow_redirects=True)"
+BROWSER = f"{sys.executable} -c '{VISIT}' %s"
+"""A browser whose person says yes at once."""
+
+
+def command(folder: Path, place: Place, browser: str) -> "subprocess.CompletedProcess[str]":
+    """Call a tool of a file's server from the command line."""
+    back = f"http://127.0.0.1:{free_port()}/callback"
+    entry = {"url": place.url, "sign_in": {"tokens": "kept/tokens.json", "redirect_uri": back}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"lab": entry}}))
+    words = ["call", str(folder / "mcp.json"), "add", "--a", "1", "--b", "2"]
+    env = {**os.environ, "PYTHONPATH": ":".join(sys.path), "BROWSER": browser}
+    line = [sys.executable, "-m", "ferrule", *words]
+    return subprocess.run(line, capture_output=True, text=True, env=env, check=False)
+
+
+def test_a_file_may_say_that_its_server_is_signed_in_to(place: Place, tmp_path: Path) -> None:
+    """AT-108: `sign_in` in an entry, from any folder; once, and after that nobody is asked."""
+    first = command(tmp_path, place, BROWSER)
+    again = command(tmp_path, place, "false")
+    place.file = tmp_path / "kept" / "tokens.json"
+    place.end()
+    renewed = command(tmp_path, place, "false")
+
+    assert [one.stdout for one in (first, again, renewed)] == ["3\n"] * 3
+    assert [one.stderr for one in (first, again, renewed)] == [""] * 3
+    assert place.authority.log == [
+        "register", "authorize", "authorization_code", "refresh_token"
+    ]  # fmt: skip
+    assert stat.S_IMODE(place.file.stat().st_mode) == 0o600
+
+
+class Reader(logging.Handler):
+    """A person who reads the log, and goes where it says."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.place = place
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Go there; the log is written by the thread that would have opened a browser."""
+        self.place.show(record.getMessage().removeprefix("sign in at "))
+
+
+async def test_where_there_is_no_browser_the_log_says_where_to_sign_in(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AT-108: a person opens one themselves."""
+    monkeypatch.setattr("webbrowser.open", lambda _: False)
+    reader = Reader(place)
+    logging.getLogger("ferrule.mcp").addHandler(reader)
+    try:
+        back = f"http://127.0.0.1:{free_port()}/callback"
+        sign_in = SignIn(TokenFile(place.file), redirect_uri=back, seconds=20)
+        async with connect(Address(place.url, sign_in=sign_in)) as remote:
+            assert await add(remote) == "3"
+    finally:
+        logging.getLogger("ferrule.mcp").removeHandler(reader)
+    assert len(place.shown) == 1

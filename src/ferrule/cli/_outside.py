@@ -95,7 +95,8 @@ class Servers:
                 raise Refused(str(error)) from None
             why = str(error.__cause__ or error)
             if why.endswith("HTTP 401"):
-                why += "; it wants to know who asks: name it in an mcp.json, with `headers`"
+                why += "; it wants to know who asks: name it in an mcp.json, "
+                why += "with `headers` or `sign_in`"
             raise Refused(f"cannot connect to {self._target}: {why}", NOT_THERE) from None
 
     def _check(self) -> None:

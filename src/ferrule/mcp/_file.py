@@ -15,8 +15,10 @@ import msgspec
 from ferrule import FerruleError, InvalidValue, Secret, Traits, read_json
 from ferrule.errors import InvalidJSON
 from ferrule.helpers import one_line
+from ferrule.mcp._oauth import REDIRECT_URI, SignIn
 from ferrule.mcp._shapes import Wire, is_list, is_object, object_of
 from ferrule.mcp._targets import Address, Command, Era, Target
+from ferrule.mcp._tokens import TokenFile
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -50,9 +52,9 @@ def entries_in(path: Path) -> dict[str, Entry]:
     Return the servers that a file names, in its order; those that cannot be, with the reason.
 
     The file is an object `mcpServers` (or `servers`) of a `command` with `args`, `env`, `cwd` and
-    `inherit`, or of a `url` with `headers`; either with `prefix`, `rename` and `traits`. In every
-    text that says where a server is, `${NAME}` and `${NAME:-otherwise}` stand for a variable of
-    ours.
+    `inherit`, or of a `url` with `headers` and `sign_in`; either with `prefix`, `rename` and
+    `traits`. In every text that says where a server is, `${NAME}` and `${NAME:-otherwise}` stand
+    for a variable of ours.
 
     Raises:
         FerruleError: the file cannot be read, or is something else.
@@ -89,7 +91,7 @@ def _target(fields: Wire, path: Path) -> Target:
     if "command" in fields:
         return _command(fields, path)
     if "url" in fields:
-        return _address(fields)
+        return _address(fields, path)
     raise InvalidValue('it has neither a "command" nor a "url"')
 
 
@@ -105,12 +107,39 @@ def _command(fields: Wire, path: Path) -> Command:
     )
 
 
-def _address(fields: Wire) -> Address:
+def _address(fields: Wire, path: Path) -> Address:
     if fields.get("type") == "sse":
         raise InvalidValue(
             '"sse" is an old transport that is not spoken here; is there one of type "http"?'
         )
-    return Address(_text(fields, "url"), headers=_table(fields, "headers"), era=_era(fields))
+    return Address(
+        _text(fields, "url"),
+        headers=_table(fields, "headers"),
+        sign_in=_sign_in(fields, path),
+        era=_era(fields),
+    )
+
+
+def _sign_in(fields: Wire, path: Path) -> SignIn | None:
+    said = fields.get("sign_in")
+    if said is None:
+        return None
+    if not is_object(said) or "tokens" not in said or not said.keys() <= _SIGN_IN:
+        raise InvalidValue(
+            'its "sign_in" is an object: "tokens", the file to keep them in, and maybe "scope" and '
+            '"redirect_uri"'
+        )
+    try:
+        return SignIn(
+            TokenFile(path.parent / Path(_text(said, "tokens")).expanduser()),
+            scope=_text(said, "scope") if "scope" in said else None,
+            redirect_uri=_text(said, "redirect_uri") if "redirect_uri" in said else REDIRECT_URI,
+        )
+    except (InvalidValue, RuntimeError) as error:  # The latter: nobody knows where home is.
+        raise InvalidValue(f'in its "sign_in": {error}') from None
+
+
+_SIGN_IN = {"tokens", "scope", "redirect_uri"}
 
 
 def _prefix(fields: Wire) -> str | None:

@@ -8,6 +8,7 @@ server refuses, is renewed under a lock, by whoever comes first, and the others 
 Only what cannot be renewed goes to the SDK, which asks a person.
 """
 
+import logging
 import time
 import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -34,8 +35,12 @@ from typing_extensions import override
 from ferrule import FerruleError, InvalidValue
 from ferrule.mcp._tokens import Grant, Tokens
 
+logger = logging.getLogger("ferrule.mcp")
+
 EARLY_SECONDS = 10.0
 """How long before its end a token is renewed."""
+
+REDIRECT_URI = "http://127.0.0.1:8790/callback"
 
 Show: TypeAlias = Callable[[str], object]
 
@@ -48,6 +53,12 @@ class Back(Protocol):
         ...
 
 
+def in_browser(url: str) -> None:
+    """Open a browser at an address; where there is none, the log says where to sign in."""
+    if not webbrowser.open(url):
+        logger.warning("sign in at %s", url)
+
+
 class SignIn:
     """
     How to sign in to a server that asks for it, with OAuth.
@@ -58,7 +69,8 @@ class SignIn:
 
     Args:
         tokens: Where what was granted is kept.
-        show: Shows a person the address where they sign in; a browser, if left out.
+        show: Shows a person the address where they sign in; if left out, a browser opens, and if
+            there is none the log has it.
         back: Waits until they have, and returns the address that their browser was sent to; if left
             out, we wait for it at `redirect_uri` ourselves.
         redirect_uri: Where the browser is sent; on this machine.
@@ -71,15 +83,15 @@ class SignIn:
         self,
         tokens: Tokens,
         *,
-        show: Show = webbrowser.open,
+        show: Show = in_browser,
         back: Back | None = None,
-        redirect_uri: str = "http://127.0.0.1:8790/callback",
+        redirect_uri: str = REDIRECT_URI,
         scope: str | None = None,
         client_name: str = "Ferrule",
         seconds: float = 300.0,
     ) -> None:
-        if back is None and urlsplit(redirect_uri).hostname not in {"127.0.0.1", "localhost"}:
-            raise InvalidValue("without `back`, the redirect_uri is on 127.0.0.1, with a port")
+        if back is None and not _is_here(redirect_uri):
+            raise InvalidValue(f"without `back`, the redirect_uri is here, as in {REDIRECT_URI}")
         self.tokens = tokens
         self.show = show
         self.back = back
@@ -94,6 +106,15 @@ class SignIn:
     def auth(self, url: str) -> httpx2.Auth:
         """Return what signs the requests to a server."""
         return _Signed(url, self)
+
+
+def _is_here(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.hostname in {"127.0.0.1", "localhost"} and parts.scheme == "http" and port != 0
 
 
 class _Signed(httpx2.Auth):

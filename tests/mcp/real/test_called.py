@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +39,7 @@ from ferrule import (
 )
 from ferrule.mcp import connect
 from real_servers import argv, called, command, sent, variables
+from serving import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -423,13 +423,6 @@ def web(serve: Callable[..., Any]) -> Web:
     web = Web()
     web.url = serve(web.app).url.removesuffix("/mcp")
     return web
-
-
-def free_port() -> int:
-    """Return a port of this machine that nobody has."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @pytest.mark.parametrize(("name", "era", "anyio_backend"), WAYS)
