@@ -217,6 +217,7 @@ async def test_rules_a_journal_and_several_files(tools: str, tmp_path: Path) -> 
         (["--http", "127.0.0.1:99999"], "is no HOST:PORT"),
         (["--http", "192.0.2.1:1"], "cannot serve: "),
         (["--http", "127.0.0.1:0", "--host", "https://x"], "a host is `name` or `name:port`"),
+        (["--tasks", "-1"], "tasks: after is 0 or more"),
         (["--policy", "none.toml"], "none.toml"),
         (["--journal", "."], "."),
     ],

@@ -22,6 +22,7 @@ from mcp.client.subscriptions import ToolsListChanged
 
 from ferrule.runtime import SqliteInbox
 from serving import PATIENCE, Era, by_http, meta, text_of
+from tasking import Taking, called, until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -290,6 +291,41 @@ async def test_a_server_that_is_there_later_comes_in(files: Files) -> None:
 
     assert sorted(set(after) - set(before)) == ["late__a", "late__b", "late__c"]
     assert [text_of(one) for one in called] == ["a", "no b"]
+
+
+LONG = """
+import anyio
+from ferrule import tool
+from ferrule.mcp import Server, Tasks
+
+@tool
+async def long() -> str:
+    "Take long."
+    return "done"
+
+anyio.run(Server([long], tasks=Tasks(after=0, poll=0.02, required=("long",))).stdio)
+"""
+
+
+async def test_long_calls_become_tasks_before_it_and_behind_it(files: Files) -> None:
+    """MCP-1: `--tasks`, and `tasks` in an entry; the call can only be made so, behind it."""
+    (files.folder / "long.py").write_text(LONG)
+    words: dict[str, object] = {"command": sys.executable, "args": [str(files.folder / "long.py")]}
+    words["env"] = {"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
+    files.servers = {
+        "long": {**words, "tasks": True},
+        "plain": {**words, "prefix": "plain"},
+    }
+    options = ["--tasks", "0"]
+    async with connected(files, ("stdio", "auto"), *options, extensions=[Taking()]) as client:
+        created = [await called(client, name) for name in ("long", "plain__long")]
+        ended = [await until(client, one["taskId"], "completed") for one in created]
+
+    assert [one["resultType"] for one in created] == ["task", "task"]
+    assert [one["result"]["isError"] for one in ended] == [False, True]
+    done, refused = [one["result"]["content"][0]["text"] for one in ended]
+    assert done == "done"
+    assert refused.endswith("(say `tasks=True`)")
 
 
 async def test_a_server_that_dies_in_a_call_costs_that_call_alone(files: Files) -> None:

@@ -167,6 +167,7 @@ def test_a_file_is_read_with_our_variables(tmp_path: Path, monkeypatch: pytest.M
         "bad": {"command": 5},
         "worse": {"command": "serve", "args": "x"},
         "worst": {"url": "ftp://x"},
+        "long": {"command": "serve", "tasks": "yes"},
     }  # fmt: skip
     found = {n: one.target for n, one in entries_in(written(tmp_path, servers)).items()}
     run, web = found["run"], found["web"]
@@ -178,11 +179,14 @@ def test_a_file_is_read_with_our_variables(tmp_path: Path, monkeypatch: pytest.M
     assert "API_KEY" not in run.variables
     assert web == Address("https://x.example/mcp", headers={"A": Secret("Bearer XYZ")})
     assert "XYZ" not in repr(found)
-    reasons: dict[str, Any] = {n: getattr(found[n], "reason", "") for n in ("none", "bad", "worse")}
+    reasons: dict[str, Any] = {
+        n: getattr(found[n], "reason", "") for n in ("none", "bad", "worse", "long")
+    }
     assert reasons == {
         "none": "the variable LAB_MISSING is not set",
         "bad": 'its "command" is a text',
         "worse": 'its "args" is a list of texts',
+        "long": 'its "tasks" is true or false',
     }
     assert "http" in getattr(found["worst"], "reason", "")
 

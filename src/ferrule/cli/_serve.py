@@ -44,6 +44,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
     origins: tuple[str, ...]
     name: str
+    tasks: float | None
 
 
 @click.command("serve")
@@ -57,6 +58,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="One more name of the server.")
 @click.option("--origin", "origins", metavar="URL", multiple=True, help="A page that may call it.")
+@click.option(
+    "--tasks",
+    type=float,
+    metavar="SECONDS",
+    help="Experimental: answer calls with a task that take longer, where clients take tasks.",
+)
 @click.option("--name", default="ferrule", show_default=True, help="What clients call the server.")
 def command(  # noqa: PLR0913  # one for each option
     tools: tuple[str, ...],
@@ -69,6 +76,7 @@ def command(  # noqa: PLR0913  # one for each option
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     name: str,
+    tasks: float | None,
 ) -> int:
     """
     Serve tools to clients of MCP, in both eras of the protocol.
@@ -93,6 +101,7 @@ def command(  # noqa: PLR0913  # one for each option
         hosts=hosts,
         origins=origins,
         name=name,
+        tasks=tasks,
     )
     _log_without_waiting()
     with result_stream() as result:
@@ -148,6 +157,7 @@ async def _served(parts: Sequence[Registry], asked: Asked, result: ResultStream)
             runtime=None if asked.journal is None else functools.partial(_kept, asked.journal),
             lock=asked.lock,
             name=asked.name,
+            tasks=asked.tasks,
         )
         if asked.address is None:
             with result.opened() as stdout:

@@ -31,6 +31,7 @@ class _EntryFacts(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str | None = None
     rename: Mapping[str, str] = {}
     traits: Mapping[str, Traits] = {}
+    tasks: bool = False
 
 
 class Entry(_EntryFacts, frozen=True):
@@ -42,6 +43,7 @@ class Entry(_EntryFacts, frozen=True):
         prefix: What stands before the names of its tools, or nothing.
         rename: Names of ours by theirs.
         traits: What MCP cannot say of its tools, by either name.
+        tasks: Whether it may answer calls with tasks.
     """
 
     target: Target | Unread
@@ -52,9 +54,9 @@ def entries_in(path: Path) -> dict[str, Entry]:
     Return the servers that a file names, in its order; those that cannot be, with the reason.
 
     The file is an object `mcpServers` (or `servers`) of a `command` with `args`, `env`, `cwd` and
-    `inherit`, or of a `url` with `headers` and `sign_in`; either with `prefix`, `rename` and
-    `traits`. In every text that says where a server is, `${NAME}` and `${NAME:-otherwise}` stand
-    for a variable of ours.
+    `inherit`, or of a `url` with `headers` and `sign_in`; either with `prefix`, `rename`,
+    `traits` and `tasks`. In every text that says where a server is, `${NAME}` and
+    `${NAME:-otherwise}` stand for a variable of ours.
 
     Raises:
         FerruleError: the file cannot be read, or is something else.
@@ -82,6 +84,7 @@ def _entry(fields: Wire, path: Path) -> Entry:
             prefix=_prefix(fields),
             rename=_names(fields),
             traits=_traits(fields),
+            tasks=_tasks(fields),
         )
     except InvalidValue as error:
         return Entry(Unread(str(error)))
@@ -170,6 +173,13 @@ def _traits_of(name: str, said: object) -> Traits:
         return Traits.from_json(whole)
     except InvalidValue as error:
         raise InvalidValue(f'its "traits" of `{one_line(name, 100)}`: {error}') from None
+
+
+def _tasks(fields: Wire) -> bool:
+    tasks = fields.get("tasks", False)
+    if not isinstance(tasks, bool):
+        raise InvalidValue('its "tasks" is true or false')
+    return tasks
 
 
 def _era(fields: Wire) -> Era:

@@ -230,7 +230,7 @@ class Remote:
             rename={**entry.rename, **naming.rename},
             traits={**entry.traits, **naming.traits},
             timeout=naming.timeout,
-            tasks=naming.tasks,
+            tasks=naming.tasks or entry.tasks,
         )
 
     async def _all(self, do: Callable[[Peer], Any]) -> None:
