@@ -143,9 +143,9 @@ async def connected(
                 yield client
         finally:
             process.send_signal(signal.SIGINT)
-            _, rest = await anyio.to_thread.run_sync(process.communicate)
+            _, later = await anyio.to_thread.run_sync(process.communicate)
     if "dead" in files.servers:  # A thread writes the log, and may come to it later.
-        told = "".join(lines) + rest
+        told = "".join(lines) + later
         assert "WARNING ferrule.mcp: the server `dead` is not there: " in told
 
 
