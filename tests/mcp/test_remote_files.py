@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -16,6 +17,7 @@ from ferrule.mcp import Address, Command, InProcess, SignIn, connect
 from ferrule.mcp._file import entries_in
 from ferrule.mcp._targets import target_of
 from mcp_lab import Lab
+from serving import free_port
 
 FAKE = str(Path(__file__).with_name("fake.py"))
 SERVER = Path(FAKE).read_text()
@@ -119,6 +121,32 @@ async def test_a_server_that_is_there_later_comes_in(
     assert [line.partition(":")[0] for line in told] == [
         "the server `late` is not there", "the server `late` is there now"
     ]  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_one_that_a_person_signs_in_to_is_not_tried_again_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Any]
+) -> None:
+    """AT-108: a browser would open each time; `refresh` tries it."""
+    monkeypatch.setattr("ferrule.mcp._remote.AGAIN_SECONDS", (0.0,))
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    file = written(
+        tmp_path,
+        {
+            "mine": {"url": url, "sign_in": {"tokens": "tokens.json"}, "prefix": "mine"},
+            "open": {"url": url, "prefix": "open"},
+        },
+    )
+    remote = connect(file)
+    async with Registry([remote]) as registry:
+        assert sorted(remote.failed) == ["mine", "open"]
+        serve(Lab().server.streamable_http_app, port)
+        await remote._tried.wait()  # Whoever is tried again is there.
+        assert list(remote.failed) == ["mine"]
+        await remote.refresh()
+        assert not remote.failed
+        assert {"mine__add", "open__add"} <= set(registry.names)
 
 
 @pytest.mark.anyio

@@ -83,7 +83,8 @@ class Remote:
 
     Open, it is connected, and connects again when a server was started anew: a call that certainly
     did not run goes there, one that may have run is never sent twice. One of a file that was not
-    there is tried again, ever more rarely, until it comes in. Made by `connect`.
+    there is tried again, ever more rarely, until it comes in; one that a person signs in to is by
+    `refresh` alone. Made by `connect`.
     """
 
     def __init__(self, target: Target | Path, naming: Naming, *, grace: float) -> None:
@@ -95,6 +96,7 @@ class Remote:
         self._listeners: list[Callable[[str], None]] = []
         self._lock = anyio.Lock()
         self._is_open = self._is_closed = False
+        self._attended: set[str] = set()
         self._trying: anyio.CancelScope | None = None
         self._tried = anyio.Event()
 
@@ -217,6 +219,8 @@ class Remote:
                 self._peers[name] = Peer(
                     entry.target, self._named(name, entry), grace=self._grace, changed=self._tell
                 )
+                if entry.target.more_seconds:
+                    self._attended.add(name)
         await self._all(Peer.open)
 
     def _named(self, name: str, entry: Entry) -> Naming:
@@ -274,8 +278,12 @@ class Remote:
     # ---- those that are not there yet ------------------------------------------------------------
 
     def _try_again(self) -> None:
-        """Go on trying those that are not there, in a task that `aclose` ends."""
-        absent = self._failed.keys() & self._peers.keys()
+        """
+        Go on trying those that are not there, in a task that `aclose` ends.
+
+        Not those that a person signs in to: their browser would open again and again.
+        """
+        absent = (self._failed.keys() & self._peers.keys()) - self._attended
         if absent:
             self._trying = anyio.CancelScope()
             spawn(functools.partial(self._awaited, absent, self._trying))
