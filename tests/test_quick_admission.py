@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import FunctionTool, InvalidCall, Tool, ToolCall, bind, tool
+from ferrule import FunctionTool, InvalidCall, Limits, Tool, ToolCall, bind, tool
 from ferrule._tool import Validating
-from ferrule.schema import compile
+from ferrule.errors import InvalidSchema
+from ferrule.schema import _engine, compile
+from ferrule.schema._document import Document
+from ferrule.schema._engine import Builder, Engine
 
 
 @tool
@@ -110,3 +113,47 @@ def test_a_call_is_let_in_just_when_its_schema_takes_it(
     else:
         with pytest.raises(InvalidCall):
             contract.admit(call)
+
+
+def test_its_schema_is_compiled_at_the_first_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PERFORMANCE P7: what is never asked is never made; and a refusal says what it always says."""
+    made: list[object] = []
+
+    def compiled(document: Document) -> tuple[Engine, Builder]:
+        made.append(document)
+        return _engine.compiled(document)
+
+    monkeypatch.setattr("ferrule.schema._compile.compiled", compiled)
+    contract = bind(scalars).contract
+    contract.admit(ToolCall.of("scalars", {"s": "a", "i": 1}))
+    before = len(made)
+    for _ in range(2):
+        with pytest.raises(InvalidCall, match="s: expected string, got integer"):
+            contract.admit(ToolCall.of("scalars", {"s": 5, "i": 1}))
+
+    assert (before, len(made)) == (0, 1)
+
+
+@pytest.mark.parametrize("later", [False, True])
+@given(value=VALUES)
+def test_a_schema_that_is_compiled_later_is_the_same(later: bool, value: object) -> None:
+    """SCH-3: whichever is asked first of it, and whether numbers are watched or narrowed."""
+    for schema in ({"type": "integer"}, {"not": {"type": "integer"}}, {"enum": ["a", 1]}):
+        one = compile(schema)
+        assert compile(schema, later=later).is_valid(value) == one.is_valid(value)
+        assert compile(schema, later=later).problems(value) == one.problems(value)
+        assert compile(schema, later=later).schema == one.schema
+
+
+def test_a_schema_over_its_budget_is_refused_at_once() -> None:
+    """JSON-3: also where it is compiled later."""
+
+    async def chooses(name: str) -> None:
+        """Choose."""
+
+    chooses.__annotations__["name"] = Literal[tuple(f"choice {n}" for n in range(100))]
+    chooser = tool(chooses)
+
+    assert quick_of(chooser) is not None
+    with pytest.raises(InvalidSchema, match="more than 50 values"):
+        bind(chooser, limits=Limits(nodes=50))

@@ -44,8 +44,8 @@ A tool's own validator: gives the typed value or raises `InvalidCall`.
 
 One with an attribute `quick` that is not `None` promises that what `msgspec.convert` makes of it, a
 type, is the typed value of arguments that the schema accepts, and that no code of the tool runs
-meanwhile: the schema then need not be asked. What the conversion refuses is judged by the schema
-and the validator as if there were none.
+meanwhile: the schema, which was made of that type, then need not be asked. What the conversion
+refuses is judged by the schema and the validator as if there were none.
 
 One with an attribute `restore` that is not `None` belongs to a schema in strict form: the nulls
 that stand for "left out" are taken away after the schema and before the validator (CONTRACT SCH-4).
@@ -174,7 +174,10 @@ class Contract:
                 that is not here.
         """
         self._definition = definition.copy()
-        self._validator = _compiled(definition, "input_schema", limits)
+        self._quick: type[object] | None = getattr(decode, "quick", None)
+        # Made of a type, it compiles; and it may be that nobody ever asks it.
+        later = self._quick is not None
+        self._validator = _compiled(definition, "input_schema", limits, later=later)
         self._is_valid = self._validator.is_valid
         self._output = (
             None
@@ -183,7 +186,6 @@ class Contract:
         )
         self._decode = decode
         self._resume = resume
-        self._quick: type[object] | None = getattr(decode, "quick", None)
         self._restore: Restore | None = getattr(decode, "restore", None)
         self._mender = mender(leniency, definition.name, self._definition.input_schema, limits)
         self._hints = dict(hints or {})
@@ -425,9 +427,11 @@ def _place(error: InvalidJSON) -> str:
     return f"{error.rule}{at}"
 
 
-def _compiled(definition: Definition, field: str, limits: Limits) -> Validator:
+def _compiled(
+    definition: Definition, field: str, limits: Limits, *, later: bool = False
+) -> Validator:
     try:
-        return compile_schema(getattr(definition, field), limits=limits)
+        return compile_schema(getattr(definition, field), limits=limits, later=later)
     except InvalidSchema as error:
         raise InvalidSchema(f"the {field} of tool `{definition.name}`: {error}") from error
 

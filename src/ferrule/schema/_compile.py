@@ -35,9 +35,18 @@ class Validator:
     The values it takes are JSON as `read_json` makes it.
     """
 
-    __slots__ = ("_builder", "_engines", "_explainers", "_integers", "_quick", "_text")
+    __slots__ = ("_builder", "_draft", "_engines", "_explainers", "_integers", "_quick", "_text")
 
-    def __init__(self, document: Document) -> None:
+    _quick: Callable[[object], bool] | None
+
+    def __init__(self, document: Document, *, later: bool = False) -> None:
+        # A quarter of the size of the same dicts, and only a refusal needs them.
+        self._text = document.text
+        self._draft = document.draft
+        self._quick = None if later else self._made(document)
+
+    def _made(self, document: Document) -> Callable[[object], bool]:
+        """Make what says yes, and note what is to be known of the schema when that says no."""
         # The document is ours to narrow; from here on its text says what the schema was.
         places = [node for node in document.nodes if _is_place_of_integers(node)]
         widens = bool(places) and any(not _WIDENING.isdisjoint(node) for node in document.nodes)
@@ -45,12 +54,16 @@ class Validator:
             _narrow(places)
         engine, self._builder = compiled(document)
         self._integers = bool(places)
-        self._quick = _watched(engine) if widens else engine.is_valid
         # What is kept is a function of its key: at worst two threads make the same thing.
         self._engines = {self._builder: engine} if widens or not places else {}
         self._explainers: dict[Builder, Explainer] = {}
-        # A quarter of the size of the same dicts, and only a refusal needs them.
-        self._text = document.text
+        return _watched(engine) if widens else engine.is_valid
+
+    def _takes(self, value: object) -> bool:
+        """Say whether the quick look accepts `value`; the first one makes what looks."""
+        if self._quick is None:
+            self._quick = self._made(self._document())
+        return self._quick(value)
 
     @property
     def schema(self) -> Node:
@@ -60,7 +73,7 @@ class Validator:
 
     def is_valid(self, value: object) -> bool:
         """Say whether the schema accepts `value`."""
-        return self._quick(value) or (
+        return self._takes(value) or (
             self._integers and self._engine_of(self._builder_for(value)).is_valid(value)
         )
 
@@ -73,7 +86,7 @@ class Validator:
         Raises:
             ValidatorCrash: a pattern that runs only under a step limit ran into it.
         """
-        if self._quick(value):
+        if self._takes(value):
             return ()
         builder = self._builder_for(value)
         if self._integers and self._engine_of(builder).is_valid(value):
@@ -84,7 +97,7 @@ class Validator:
         """Return how to judge `value`: exactly, if there is a float in it that asks for it."""
         if not self._integers:
             return self._builder
-        fourth = self._builder.draft is Draft.DRAFT_4
+        fourth = self._draft is Draft.DRAFT_4
         if not fourth and _SMALL.is_valid(value):
             return self._builder
         limit = -1 if fourth else EXACT
@@ -105,13 +118,14 @@ class Validator:
         return explainer
 
     def _document(self) -> Document:
-        return Document(self.schema, self._builder.draft, self._text)
+        return Document(self.schema, self._draft, self._text)
 
 
 def compile(
     schema: Mapping[str, object] | bool,  # noqa: FBT001  # true and false are schemas
     *,
     limits: Limits = DEFAULT_LIMITS,
+    later: bool = False,
 ) -> Validator:
     """
     Compile a schema, from draft-04 to 2020-12 as its `$schema` says, 2020-12 when it does not.
@@ -120,11 +134,16 @@ def compile(
     is opened. Patterns run in linear time, those that cannot under a step limit. The input is
     neither kept nor changed.
 
+    Args:
+        schema: The schema.
+        limits: What it may weigh.
+        later: Whether it is known to compile, and is when somebody first asks.
+
     Raises:
         InvalidSchema: the schema is not JSON, breaks its dialect or a budget, or refers outside
             itself; the sentence says what would fix it.
     """
-    return Validator(read(schema, limits))
+    return Validator(read(schema, limits), later=later)
 
 
 _WIDENING = frozenset({"contains", "if", "not", "oneOf"})
