@@ -102,7 +102,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("_from_mcp", "_soft", "_stdio", "_tickets", "_to_mcp", "_tokens", "_who"),
         ("_asking", "_listing", "_oauth", "_request"),
-        ("_lives", "_targets"),
+        ("_answers", "_lives", "_targets"),
         ("_calls", "_file", "_wiring"),
         ("_connection", "_durable"),
         ("_long", "_session"),

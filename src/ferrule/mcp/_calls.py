@@ -29,7 +29,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -38,8 +38,6 @@ from mcp import MCPError, types
 from mcp.types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from ferrule import (
-    Accepted,
-    Approval,
     Cancelled,
     Declined,
     Executor,
@@ -52,27 +50,33 @@ from ferrule import (
     Progress,
     Progressed,
     Question,
-    SealBroken,
-    SealExpired,
     Suspended,
     outcome_of,
 )
 from ferrule.helpers import one_line
+from ferrule.mcp._answers import (
+    NO,
+    Given,
+    asking_for,
+    form_of,
+    is_no,
+    next_leg,
+    read,
+    without_answer,
+)
 from ferrule.mcp._forms import Form
 from ferrule.mcp._lives import Life
 from ferrule.mcp._request import Request
-from ferrule.mcp._tickets import Ticket, digest_of, new_nonce, opened
+from ferrule.mcp._tickets import Ticket, digest_of, new_nonce
 from ferrule.mcp._to_mcp import error_of, result_of
 
 R = TypeVar("R")
 Answer = types.CallToolResult | types.InputRequiredResult
-Given = Accepted[Any] | Declined
 
 logger = logging.getLogger("ferrule")
 
 GONE = "the call that these answers belong to no longer waits for them; call the tool again"
 _UNREAD = 64
-_BOOLEAN = {"type": "boolean"}
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,11 +269,11 @@ class Call:
 
     def can_ask(self, question: Question) -> bool:
         """Say whether its client can be asked this."""
-        return self.first.can_ask(_form(question))
+        return self.first.can_ask(form_of(question))
 
     async def ask(self, question: Question) -> Given:
         """Ask its client while the tool waits."""
-        form = _form(question)
+        form = form_of(question)
         if not self.first.modern:
             return await self.elicited(form)
         crowded = not self.is_task and len(self.life.parked) >= self.bounds.parked
@@ -345,9 +349,9 @@ class Call:
             given = NO
         if asked.asked is None:
             self.answered = (asked, given.content)
-            return _next(self.leg, self.answered, self.leg.approvals)
+            return next_leg(self.leg, self.answered, self.leg.approvals)
         approval = asked.approval(given.content, by=self.first.by)
-        return _next(self.leg, self.answered, (*self.leg.approvals, approval))
+        return next_leg(self.leg, self.answered, (*self.leg.approvals, approval))
 
     # ---- the request of a client -----------------------------------------------------------------
 
@@ -539,13 +543,6 @@ _TOGETHER = 4
 """Breaths that a call is given after it asked, so that it may ask more."""
 
 
-# ---- parts of an answer --------------------------------------------------------------------------
-
-
-def _form(question: Question) -> Form:
-    return Form(question.message, question.schema, question.url)
-
-
 def _free(name: str, taken: Container[str]) -> str:
     """Return what a question is filed under: what it calls itself, if nothing else is."""
     found = name
@@ -556,40 +553,9 @@ def _free(name: str, taken: Container[str]) -> str:
     return found
 
 
-def asking_for(form: Form) -> types.ElicitRequest:
-    """Return a question as a result carries it."""
-    return types.ElicitRequest(params=form.params())
-
-
 def _nobody(error: Exception) -> types.ElicitResult:
     logger.warning("a client could not be asked: %s", one_line(str(error), 200))
     return types.ElicitResult(action="cancel")
-
-
-def read(form: Form, response: object) -> Given | None:
-    """Return what a client answered; nothing if it did not, or not what was asked for."""
-    if not isinstance(response, types.ElicitResult):
-        return None
-    if response.action != "accept":
-        return Declined(response.action)
-    try:
-        return Accepted(form.read(response.content))
-    except InvalidValue:
-        return None
-
-
-NO = Accepted(content=False)
-
-
-def is_no(given: Declined, schema: object) -> bool:
-    """Say whether who declined a question for yes or no said no."""
-    return given.action == "decline" and schema == _BOOLEAN
-
-
-def without_answer(given: Declined, message: str) -> str:
-    """Return what a model reads of a call that nobody answered."""
-    said = "was declined" if given.action == "decline" else "was not answered"
-    return f"what it asked {said}: {message}"
 
 
 def _incapable(tool: str) -> MCPError:
@@ -606,51 +572,3 @@ def _incapable(tool: str) -> MCPError:
 
 def _failed(tool: str, sentence: str) -> Failed:
     return Failed(Failure(f'tool "{tool}" did not go on: {sentence}'), tool=tool)
-
-
-def _next(
-    leg: Leg, answered: tuple[InputRequest, object] | None, approvals: tuple[Approval, ...]
-) -> Leg:
-    return Leg(
-        leg.call,
-        continuation=None if answered is None else answered[0].continuation(answered[1]),
-        number=leg.number + 1,
-        idempotency_key=leg.idempotency_key,
-        approvals=approvals,
-        session=leg.session,
-    )
-
-
-def leg_of(ticket: Ticket, leg: Leg) -> tuple[Leg, tuple[InputRequest, object] | None]:
-    """Return the leg that ended with the question in a ticket, and what it went on from itself."""
-    answered = None
-    if ticket.pending:
-        answered = (InputRequest.from_json(ticket.pending[0]), ticket.pending[1])
-    again = Leg(
-        msgspec.structs.replace(leg.call, id=ticket.call_id),
-        number=ticket.leg,
-        idempotency_key=ticket.key,
-        approvals=tuple(map(Approval.from_json, ticket.approvals)),
-        session=leg.session,
-    )
-    return again, answered
-
-
-def ticket_of(request: Request, bounds: Bounds) -> Ticket | None:
-    """
-    Return the ticket that a request brings; nothing if it came too late.
-
-    Raises:
-        MCPError: it is not ours, or another's, or of another call.
-    """
-    refused = MCPError(code=types.INVALID_PARAMS, message="Invalid or expired requestState")
-    try:
-        ticket = opened(request.params.request_state or "", bounds.keys)
-        known = digest_of(request.params.name, request.params.arguments or {})
-    except SealExpired:
-        return None
-    except (SealBroken, InvalidValue, ValueError):
-        raise refused from None
-    if (ticket.who, ticket.call) != (request.who, known):
-        raise refused
-    return ticket

@@ -26,18 +26,8 @@ from ferrule import (
 )
 from ferrule.errors import AnswerRefused, WaitClosed
 from ferrule.helpers import one_line
-from ferrule.mcp._calls import (
-    NO,
-    Answer,
-    Bounds,
-    Call,
-    Given,
-    Standing,
-    asking_for,
-    contained,
-    is_no,
-    read,
-)
+from ferrule.mcp._answers import NO, Given, asking_for, is_no, read
+from ferrule.mcp._calls import Answer, Bounds, Call, Standing, contained
 from ferrule.mcp._forms import Form
 from ferrule.mcp._lives import Life
 from ferrule.mcp._meta import KEY

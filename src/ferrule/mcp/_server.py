@@ -46,7 +46,8 @@ from ferrule import (
 )
 from ferrule.helpers import one_line
 from ferrule.lock import LockedRegistry, LockFile
-from ferrule.mcp._calls import GONE, Answer, Bounds, Call, contained, leg_of, read, ticket_of
+from ferrule.mcp._answers import leg_of, read, ticket_of
+from ferrule.mcp._calls import GONE, Answer, Bounds, Call, contained
 from ferrule.mcp._durable import DurableCall
 from ferrule.mcp._forms import Form
 from ferrule.mcp._http import serve
@@ -364,7 +365,7 @@ class Server:
             return result_of(refused, modern=request.modern, limit=_SENTENCE)
         if request.params.request_state is None:
             return await self._begun(self._new(life, request, proposed), request)
-        ticket = ticket_of(request, self._bounds)
+        ticket = ticket_of(request, self._bounds.keys)
         if ticket is None or not self._takes(ticket):
             return error_of(GONE)
         if ticket.request is None and not ticket.batch:
