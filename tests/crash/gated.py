@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 
@@ -36,7 +37,8 @@ def tools(world: World, gate: Gate = is_open) -> Registry:
 
     async def record(context: Context, _: Traits) -> None:
         with anyio.CancelScope(shield=True):  # It learns that it was taken for lost, and goes on.
-            await gate()
+            with suppress(anyio.get_cancelled_exc_class()):  # asyncio's tasks know no shield.
+                await gate()
             try:
                 await context.record("crash:note", f"{context.call_id} late")
             except Fenced:
