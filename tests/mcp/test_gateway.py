@@ -288,10 +288,10 @@ async def test_a_server_that_is_there_later_comes_in(files: Files) -> None:
             there.touch()
             assert await anext(aiter(changes)) == ToolsListChanged()
         after = [one.name for one in (await client.list_tools(cache_mode="refresh")).tools]
-        called = [await client.call_tool(f"late__{letter}") for letter in "ab"]
+        done = [await client.call_tool(f"late__{letter}") for letter in "ab"]
 
     assert sorted(set(after) - set(before)) == ["late__a", "late__b", "late__c"]
-    assert [text_of(one) for one in called] == ["a", "no b"]
+    assert [text_of(one) for one in done] == ["a", "no b"]
 
 
 LONG = """

@@ -1,8 +1,8 @@
 """
 What the sections of a docstring say of each parameter.
 
-Loaded by `_docstring` at the first docstring that has sections: the parser is a twentieth of the
-door, and most programs that write none pay for it as little as for pydantic.
+Loaded by `_docstring` at the first docstring that has sections: with what it brings along, the
+parser is a tenth of the door, and a program without such docstrings need not pay for it.
 """
 
 from docstring_parser import DocstringStyle, ParseError, parse
